@@ -1,10 +1,10 @@
-//! Memory of several processes that have pages in common: shared memory, and what is read of files.
+//! Memory of several processes that have pages in common: shared memory, and unmodified pages of files.
 //!
-//! A page of any size is as if the whole address space were mapped with that size. One in which a
-//! process has touched memory of its own is that process's; every other page is counted once for
-//! all processes that touched it. Pages are the same if they lie at the same address of processes
-//! that are related by fork, or at the same distance from the start of the same file's region; a
-//! file's pages are as if all processes had mapped it where the first one did.
+//! Pages of each size are counted as if the whole address space were mapped with that size. A page in
+//! which a process has touched memory of its own belongs to that process; every other page is counted
+//! once for all processes that touched it. Pages are the same if they lie at the same address of
+//! processes that are related by fork, or at the same distance from the start of the same file's
+//! region. The pages of a file are counted as if all processes had mapped it at the address of the first.
 
 use octavo_trace::Stream;
 use octavo_types::PageSize;
@@ -21,7 +21,8 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// Pages touched by fetches and by data; of `own`, those of them that no other process has.
+    /// Pages touched by fetches and by data, and the pages `own` that no other process has. Untouched pages in `own`
+    /// are ignored.
     pub fn new(fetch: PageSet, data: PageSet, own: &PageSet) -> Self {
         let mut touched = Touched { fetch, data, own: PageSet::default() };
         touched.own = touched.by(Stream::All).intersection(own);
@@ -42,13 +43,13 @@ impl Touched {
     }
 }
 
-/// A region of a process among others.
+/// A region of a process.
 #[derive(Debug)]
 pub struct Part<'a> {
-    /// The file and kind of the region, by which it is the same in other processes; `None` where it
-    /// is the same only at the same address.
+    /// The file and kind of the region, which identify it in other processes; `None` if only its address
+    /// does.
     pub file: Option<&'a str>,
-    /// The base page that it starts at.
+    /// Its first base page.
     pub start: u64,
     /// The pages touched.
     pub touched: &'a Touched,
@@ -57,13 +58,13 @@ pub struct Part<'a> {
 /// Regions of one process.
 #[derive(Debug)]
 pub struct Image<'a> {
-    /// The process that it descends from by fork alone, itself included.
+    /// The ancestor by fork alone, or the process itself.
     pub family: u64,
     /// Its regions.
     pub parts: Vec<Part<'a>>,
 }
 
-/// The bytes in pages of `size` that `stream` has touched, what the processes share counted once.
+/// The bytes in pages of `size` that `stream` has touched, with shared pages counted once.
 pub fn touched_together(images: &[Image<'_>], stream: Stream, size: PageSize) -> u64 {
     let mut files: FxHashMap<&str, (u64, u64)> = FxHashMap::default();
     let mut common: FxHashMap<u64, PageSet> = FxHashMap::default();
@@ -95,6 +96,7 @@ pub fn touched_together(images: &[Image<'_>], stream: Stream, size: PageSize) ->
 pub fn counted_again(images: &[Image<'_>], stream: Stream, size: PageSize) -> u64 {
     let each = |image| touched_together(std::slice::from_ref(image), stream, size);
     let sum: u64 = images.iter().map(each).sum();
-    // Where the same file lies differently, two of its pages may share one page of a process.
+    // If a file is mapped at different alignments, two of its pages may lie in one page of a process, so that the
+    // difference may be negative.
     sum.saturating_sub(touched_together(images, stream, size))
 }

@@ -9,7 +9,7 @@ const SHIFTS: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Sizes {
     sizes: Vec<PageSize>,
-    /// `below[n]`: how many of the sizes have a base-page shift below *n*.
+    /// `below[n]`: the number of sizes with a base-page shift below *n*.
     below: [u8; SHIFTS],
 }
 
@@ -26,7 +26,7 @@ impl Sizes {
         Sizes { sizes, below }
     }
 
-    /// How many there are.
+    /// The number of sizes.
     pub fn len(&self) -> usize {
         self.sizes.len()
     }
@@ -41,7 +41,7 @@ impl Sizes {
         self.sizes.iter().copied()
     }
 
-    /// How many sizes have a base-page shift below `shift`: those are the first so many.
+    /// The number of sizes with a base-page shift below `shift`, which are the first ones.
     #[inline(always)]
     pub fn below(&self, shift: u8) -> usize {
         usize::from(self.below[usize::from(shift) % SHIFTS])

@@ -5,9 +5,9 @@ use std::hint::select_unpredictable as select;
 use super::lanes::TOP;
 use super::pages::Page;
 
-/// Found there: the bits of those pages that the page was not behind.
+/// By the place of the page found: all bits of the pages that are not before it.
 const AT: [u32; 4] = [0xfff, 0xff0, 0xf00, 0];
-/// Not found there.
+/// Not found in the top.
 const NOWHERE: u32 = 1 << 12;
 
 /// The four pages used last, the last one first.
@@ -15,13 +15,13 @@ const NOWHERE: u32 = 1 << 12;
 pub(super) struct Top(pub [Page; TOP]);
 
 impl Top {
-    /// Uses a page. If it is here, returns how many index bits, 10 at most, it has in common
-    /// with each page before it: four bits each, 15 where there is none.
+    /// Uses a page. If it is present, returns the number of index bits, at most 10, in common with each of the
+    /// first three pages: four bits each, 15 for pages that are not before it.
     #[inline(always)]
     pub fn find(&mut self, page: Page) -> Option<usize> {
         let [a, b, c, d] = self.0;
         let (is_a, is_b, is_c, is_d) = (page == a, page == b, page == c, page == d);
-        // Without branches: which page it is cannot be predicted.
+        // Without branches, since the place of the page cannot be predicted.
         let at = select(is_c, AT[2], select(is_d, AT[3], NOWHERE));
         let at = select(is_b, AT[1], select(is_a, AT[0], at));
         if at == NOWHERE {
@@ -33,8 +33,8 @@ impl Top {
         Some((common | at) as usize)
     }
 
-    /// The last two pages are used in alternation, the second of them first, `times` times in all.
-    /// Returns the result of [`Top::find`] for each of these uses.
+    /// Uses the last two pages in alternation, the second of them first, `times` times in all. Returns the
+    /// result that [`Top::find`] would have for each of these uses.
     #[inline(always)]
     pub fn alternate(&mut self, times: u32) -> usize {
         let [a, b, ..] = self.0;
@@ -43,19 +43,19 @@ impl Top {
         (a.in_common(b) | AT[1]) as usize
     }
 
-    /// Its pages, without empty places.
+    /// The pages, without empty places.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         self.0.into_iter().filter(|page| *page != Page::NONE)
     }
 
-    /// Their index bits, 16 each, those of the last one used lowest.
+    /// The index bits of the pages, 16 bits each, the most recently used page lowest.
     #[inline(always)]
     pub fn bits(&self) -> u64 {
         let [a, b, c, d] = self.0.map(|page| u64::from(page.index_bits() as u16));
         a | b << 16 | c << 32 | d << 48
     }
 
-    /// Puts another page before them; the last one falls off.
+    /// Inserts a page at the front. Returns the last page, which leaves the top.
     #[inline(always)]
     pub fn push(&mut self, page: Page) -> Page {
         let [a, b, c, d] = self.0;
@@ -64,7 +64,7 @@ impl Top {
     }
 }
 
-/// How often [`Top::find`] has found what.
+/// Counts of look-ups by the result of [`Top::find`].
 #[derive(Clone, Debug)]
 pub(super) struct AtTop([u64; NOWHERE as usize]);
 
@@ -87,7 +87,7 @@ impl AtTop {
     }
 }
 
-/// Where [`Top::find`] has found a page in its set, with 2^`level` sets.
+/// The position of a page in its set, with 2^`level` sets, from the result of [`Top::find`].
 pub(super) fn position(found: usize, level: usize) -> usize {
     let common = (0..3).map(|other| found >> (4 * other) & 15);
     common.filter(|common| *common != 15 && *common >= level).count()

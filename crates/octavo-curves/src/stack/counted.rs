@@ -1,4 +1,4 @@
-//! An order of last use with counts of the depths at which pages are found.
+//! An order of last use with counts of look-ups by depth.
 
 use super::order::{NO_ID, Order};
 
@@ -6,9 +6,9 @@ use super::order::{NO_ID, Order};
 pub struct Counted {
     /// The order.
     pub order: Order,
-    /// How often a page was found at each depth, less one.
+    /// Look-ups by the depth of the page, less one.
     pub found: Vec<u64>,
-    /// Pages that were never found because they were new.
+    /// Look-ups of new pages.
     pub pages: u64,
 }
 
@@ -19,23 +19,23 @@ impl Counted {
         Counted { order: Order::new(max_entries), found, pages: 0 }
     }
 
-    /// Looks a page up and takes it out, for another that is put in, if it is one.
+    /// Looks up `wanted` and removes it, and inserts `pushed` unless it is [`NO_ID`].
     #[inline(always)]
-    pub fn swap(&mut self, wanted: u32, fallen: u32) {
+    pub fn swap(&mut self, wanted: u32, pushed: u32) {
         if let Some(slot) = self.look_up(wanted) {
-            // The lists are full, or nothing would have fallen here.
-            self.order.replace(slot, fallen);
-        } else if fallen != NO_ID {
-            self.order.push(fallen);
+            // The lists before this order are full, so that `pushed` is a page.
+            self.order.replace(slot, pushed);
+        } else if pushed != NO_ID {
+            self.order.push(pushed);
         }
     }
 
-    /// Looks a page up and makes the newest slot its own; it is to be named.
+    /// Looks a page up and moves it to the newest slot, whose owner the caller must set.
     #[inline(always)]
-    pub fn use_unnamed(&mut self, id: u32) {
+    pub fn use_unowned(&mut self, id: u32) {
         match self.look_up(id) {
-            Some(slot) => self.order.replace_unnamed(slot),
-            None => self.order.push_unnamed(),
+            Some(slot) => self.order.replace_unowned(slot),
+            None => self.order.push_unowned(),
         }
     }
 
@@ -49,7 +49,7 @@ impl Counted {
         slot
     }
 
-    /// How many of `touches` are not found down to each depth.
+    /// The number of `touches` that are not found down to each depth.
     pub fn misses(&self, touches: u64) -> impl Iterator<Item = u64> + '_ {
         self.found.iter().scan(touches, |misses, found| {
             *misses -= found;

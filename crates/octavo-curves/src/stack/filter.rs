@@ -6,7 +6,7 @@
 
 use crate::touches::{Row, Rows, Touch};
 
-/// A row, and its page's id at the smallest size that matters.
+/// A row, and the id of its page at the size of the filter.
 #[derive(Clone, Copy)]
 struct Page {
     row: Row,
@@ -18,9 +18,9 @@ const NO_PAGE: Page = Page { row: Row(u32::MAX), id: u32::MAX };
 
 /// Removes touches that alternate between two pages.
 pub struct Filter {
-    /// The two pages touched last, and then one chunk's touches without those that stay on a page.
+    /// The two pages touched last, and then the touches of one chunk without immediate repeats.
     pages: Vec<Page>,
-    /// Touches that are left, and where in `pages` they are.
+    /// The kept touches, and their indexes in `pages`.
     kept: Vec<(Row, u32)>,
 }
 
@@ -31,11 +31,10 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Filters some more touches by their pages of size number `size`, which is to be the smallest
-    /// that matters.
+    /// Filters the next touches by their pages of size number `size`, which must be the smallest size in use.
     #[inline(always)]
     pub fn take(&mut self, touches: &[Touch], rows: &Rows, size: usize) {
-        // Every touch is written without a branch; one that is filtered out is overwritten by the next.
+        // Every touch is written, without a branch; the next one overwrites it if it is filtered out.
         let last_two = [self.pages[self.pages.len() - 2], self.pages[self.pages.len() - 1]];
         self.pages.resize(touches.len() + 3, NO_PAGE);
         self.pages[..2].copy_from_slice(&last_two);
@@ -56,13 +55,13 @@ impl Filter {
         self.kept.truncate(kept);
     }
 
-    /// The alternations before the first touch that is left.
+    /// The alternations before the first kept touch.
     #[inline(always)]
     pub fn before_first(&self) -> u32 {
         self.kept.first().map_or(self.end(), |first| first.1)
     }
 
-    /// The touches that are left, each with the number of alternations that come after it.
+    /// The kept touches, each with the number of alternations that follow it.
     #[inline(always)]
     pub fn kept(&self) -> impl Iterator<Item = (Row, u32)> + '_ {
         let ends = self.kept.iter().skip(1).map(|next| next.1).chain([self.end()]);

@@ -1,8 +1,8 @@
 //! Several page sizes that are looked up together.
 //!
-//! A look-up has stages, each for a whole chunk of touches: the first positions of the lists, the
-//! others for touches that need them, and then each size's order. So the depth of a page decides
-//! which data is written for the next stage, without unpredictable branches.
+//! A look-up has stages, each for a whole chunk of touches: the first positions of the lists, the other
+//! positions for touches not found there, and then the order of each size. So the depth of a page decides
+//! which touches are passed on to the next stage, without unpredictable branches.
 
 use super::counted::Counted;
 use super::filter::Filter;
@@ -12,33 +12,33 @@ use crate::touches::{LANES, Row, Rows, Touch};
 
 /// The stacks of neighbouring page sizes.
 pub struct Group {
-    /// The number of the first of the sizes, and its group of ids.
+    /// The number of the first size, which gives the group of ids.
     first_size: usize,
     filter: Filter,
     lists: Lists,
-    /// By position in the lists and size, how many touches found their page deeper.
+    /// Touches whose page lies deeper, by position in the lists and size.
     missed: [[u64; LANES]; POSITIONS],
     /// Touches for the next stage.
     deeper: Vec<Deeper>,
     swaps: Vec<(u32, u32)>,
-    /// The pages that fell out of the lists, by size.
+    /// The pages that have left the lists, by size.
     behind: Vec<Counted>,
 }
 
-/// A touch of pages that some lists do not have so far.
+/// A touch whose page has not been found yet in some lists.
 #[derive(Clone, Copy)]
 struct Deeper {
     /// The pages that move down in the lists.
     carried: Numbers,
     row: Row,
-    /// Which lists, as bits.
+    /// A bit for each list without the page.
     missing: u32,
 }
 
 const NOTHING: Deeper = Deeper { carried: [0; LANES], row: Row(0), missing: 0 };
 
 impl Group {
-    /// Of `sizes` page sizes (at most [`LANES`]) from number `first_size` on, a multiple of
+    /// Empty stacks of `sizes` page sizes (at most [`LANES`]) from number `first_size` on, a multiple of
     /// [`LANES`].
     pub fn new(first_size: usize, sizes: usize, max_entries: u32) -> Self {
         let behind = || Counted::new(max_entries.saturating_sub(POSITIONS as u32));
@@ -60,13 +60,13 @@ impl Group {
         }
     }
 
-    /// Takes some touches in, of pages for which there is [room](Group::grow).
+    /// Looks up touches. [`Group::grow`] must have made room for their pages.
     #[inline(always)]
     pub fn take<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
         let group = self.first_size / LANES;
         self.filter.take(touches, rows, self.first_size);
         self.lists.alternate(v, self.filter.before_first());
-        // Each touch is written for the next stage, and written over where that has nothing to do.
+        // Every touch is written for the next stage; the next one overwrites it if the stage does not need it.
         self.deeper.resize(touches.len() + 1, NOTHING);
         self.swaps.resize(touches.len() + 1, (0, 0));
         let mut after_first = 0;
@@ -95,13 +95,13 @@ impl Group {
                 self.swaps[swaps] = (rows.ids(deeper.row)[group][lane], deeper.carried[lane]);
                 swaps += (deeper.missing >> lane & 1) as usize;
             }
-            for (wanted, fallen) in &self.swaps[..swaps] {
-                behind.swap(*wanted, *fallen);
+            for (wanted, pushed) in &self.swaps[..swaps] {
+                behind.swap(*wanted, *pushed);
             }
         }
     }
 
-    /// Takes all pages out, when all that the lists have counted is [added up](Group::count).
+    /// Removes all pages. The counts of the lists must have been [added up](Group::count).
     pub fn clear(&mut self) {
         self.filter = Filter::default();
         let lists = std::mem::replace(&mut self.lists, Lists::new(self.behind.len()));
@@ -111,7 +111,7 @@ impl Group {
         }
     }
 
-    /// Adds up what the lists have counted: before there are 2^32 touches.
+    /// Adds up the counts of the lists. Must be called before they reach 2^32.
     pub fn count(&mut self) {
         self.lists.count(&mut self.missed);
     }

@@ -1,12 +1,11 @@
 //! One LRU stack whose entries may be invalidated: fully associative TLBs of all sizes at once for
 //! two page sizes.
 //!
-//! An invalidated entry leaves a *hole* at its depth. Every TLB that held it then has a free entry,
-//! which the next fill takes without an eviction. So an insertion pushes entries down to the topmost
-//! hole only, which it fills. If a page is brought up from below that hole, the TLBs that held the
-//! page keep their free entry, so that the hole moves to the page's old place
-//! (Thompson and Smith, "Efficient (stack) algorithms for analysis of write-back and sector
-//! memories", 1989, where entries are deleted).
+//! An invalidated entry leaves a *hole* at its depth. Every TLB that held the entry then has a free entry,
+//! which the next fill uses without an eviction. So an insertion pushes entries down only to the topmost
+//! hole, which it fills. If a page is moved up from below that hole, the TLBs that held the page keep their
+//! free entry, so that the hole moves to the page's old depth (Thompson and Smith, "Efficient (stack)
+//! algorithms for analysis of write-back and sector memories", 1989, on deleted entries).
 
 use super::order::{Order, SLOTS};
 
@@ -16,12 +15,12 @@ pub(crate) struct HoleStack {
     holes: Holes,
 }
 
-/// Which slots are holes.
+/// A bitmap of the slots that are holes.
 struct Holes {
     words: [u64; SLOTS as usize / 64],
-    /// Which of the words are not 0.
+    /// A bitmap of the words that are not 0.
     summary: [u64; SLOTS as usize / 64 / 64],
-    /// The newest hole and one more; 0 where there is none. Mostly there is none.
+    /// The slot of the newest hole plus one; 0 without holes, which is the usual case.
     after_top: u32,
 }
 
@@ -31,8 +30,8 @@ impl HoleStack {
         HoleStack { order: Order::new(max_entries), holes: Holes::new() }
     }
 
-    /// Uses `id` (dense numbers; not `u32::MAX`). Gives the depth at which it was: it missed in all
-    /// TLBs of fewer entries. `u32::MAX` is a miss in all.
+    /// Uses `id` (dense numbers; not `u32::MAX`). Returns its old depth: all TLBs of fewer entries missed.
+    /// `u32::MAX` is a miss in all TLBs.
     #[inline]
     pub fn access(&mut self, id: u32) -> u32 {
         self.order.grow(id + 1);
@@ -64,8 +63,7 @@ impl HoleStack {
         depth
     }
 
-    /// Takes `id` out. Gives the depth at which it was: TLBs of at least so many entries had it; 0
-    /// where none had.
+    /// Invalidates `id`. Returns its old depth: TLBs of at least this many entries held it. 0 if no TLB did.
     #[inline]
     pub fn invalidate(&mut self, id: u32) -> u32 {
         self.order.grow(id + 1);
@@ -75,7 +73,7 @@ impl HoleStack {
         self.order.depth(slot)
     }
 
-    /// Takes all pages out, and leaves no hole.
+    /// Removes all pages, and leaves no hole.
     pub fn clear(&mut self) {
         self.order.clear();
         self.holes = Holes::new();
@@ -149,11 +147,11 @@ mod tests {
             1 => (0..ids).prop_map(Step::Invalidate),
             1 => (0..near).prop_map(Step::Invalidate),
         ];
-        // For so long that gaps are closed.
+        // Enough steps to close gaps.
         prop::collection::vec(step, 1..5000)
     }
 
-    /// Compares with a TLB of each of `entries` on its own.
+    /// Compares with a naive TLB of each number of entries.
     fn compare(max_entries: u32, entries: &[u32], steps: &[Step]) {
         let mut stack = HoleStack::new(max_entries);
         let mut tlbs: Vec<(u32, NaiveTlb)> =
@@ -190,9 +188,9 @@ mod tests {
             compare(max_entries, &all, &steps);
         }
 
-        /// With so many pages and holes that they fill many words.
+        /// Enough pages and holes to fill many words.
         #[test]
-        fn deep_stacks_are_exact_too(
+        fn deep_stacks_with_holes_are_exact(
             (max_entries, steps) in (200u32..1200, 100u32..1500)
                 .prop_flat_map(|(entries, ids)| (Just(entries), steps(ids))),
         ) {

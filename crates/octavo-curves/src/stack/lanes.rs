@@ -1,7 +1,7 @@
 //! Vectors of eight numbers.
 //!
-//! Compilers do not vectorise these loops, or badly: written with vector instructions they are three
-//! to five times as fast.
+//! Compilers vectorise these loops badly or not at all. Written with vector instructions they are three to
+//! five times as fast.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -21,7 +21,7 @@ pub const PORTABLE: Plain = Plain;
 /// A number for each lane.
 pub type Numbers = [u32; LANES];
 
-/// Leave to use some vectors.
+/// The operations of a vector instruction set. A value proves that the processor has the instructions.
 pub trait Vectors: Copy {
     /// A number for each lane, in registers.
     type Lanes: Copy;
@@ -52,7 +52,7 @@ pub trait Vectors: Copy {
     fn mask(self, bits: u32) -> Self::Mask;
 }
 
-/// Plain arrays, which every compiler understands: all bits of a lane are set in a mask, or none.
+/// Plain arrays, for any processor. In a mask, all bits of a lane are set, or none.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[derive(Clone, Copy)]
 pub struct Plain;

@@ -5,8 +5,9 @@ use super::lanes::{Numbers, Vectors};
 use super::order::NO_ID;
 use crate::touches::LANES;
 
-/// Positions in each list that are always searched, and others.
+/// Positions in each list that are always searched.
 const FIRST: usize = 8;
+/// Positions that are searched only if the page is not found in the first.
 const DEEPER: usize = 16;
 /// Positions in each list.
 pub const POSITIONS: usize = FIRST + DEEPER;
@@ -14,11 +15,11 @@ pub const POSITIONS: usize = FIRST + DEEPER;
 /// The lists.
 #[repr(align(64))]
 pub struct Lists {
-    /// By position, the page of each lane.
+    /// The page of each lane, by position.
     pages: [Numbers; POSITIONS],
-    /// By position, how often each lane's page was not found up to there.
+    /// Touches of each lane whose page was not found up to a position, by position.
     missed: [Numbers; POSITIONS],
-    /// The lanes, as bits, in which the last two touches were apart.
+    /// A bit for each lane in which the last two touches were to different pages.
     apart: u32,
 }
 
@@ -30,7 +31,7 @@ impl Lists {
         Lists { pages: [empty; POSITIONS], missed: [[0; LANES]; POSITIONS], apart: 0 }
     }
 
-    /// After the last touch, its page and the previous one were touched in alternation, so many times.
+    /// Adds `times` touches in alternation between the previous page and the page of the last touch.
     #[inline(always)]
     pub fn alternate<V: Vectors>(&mut self, v: V, times: u32) {
         let apart = v.mask(self.apart);
@@ -41,9 +42,9 @@ impl Lists {
         v.store(v.choose(swapped, first, second), &mut self.pages[1]);
     }
 
-    /// A touch of `ids`, then `alternations` between it and the one before. Gives the lanes in which
-    /// the page is in none of the first positions, and what falls out of the last of them there:
-    /// that is for [`Lists::touch_deeper`].
+    /// Touches `ids`, and then adds `alternations` between them and the pages before. Returns the lanes whose
+    /// page is in none of the first positions, and the pages pushed out of these positions, for
+    /// [`Lists::touch_deeper`].
     #[inline(always)]
     pub fn touch<V: Vectors>(
         &mut self,
@@ -65,9 +66,9 @@ impl Lists {
         self.push_down::<V, 2, FIRST>(v, ids, missing, second)
     }
 
-    /// A touch of `ids` which in the lanes `missing` are in none of the first positions, where
-    /// `carried` fell out. Gives the lanes in which they are in no position, and what falls out of
-    /// the last.
+    /// Continues a touch of `ids`, which in the lanes `missing` are in none of the first positions, so that
+    /// `carried` was pushed out there. Returns the lanes whose page is in no position, and the pages pushed
+    /// out of the last position.
     #[inline(always)]
     pub fn touch_deeper<V: Vectors>(
         &mut self,
@@ -79,8 +80,8 @@ impl Lists {
         self.push_down::<V, FIRST, POSITIONS>(v, ids, missing, carried)
     }
 
-    /// Puts `carried` in at position `FROM` in the lanes `missing`, and pushes pages down as far as
-    /// `ids`, at most to `TO`.
+    /// Inserts `carried` at position `FROM` in the lanes `missing`, and pushes pages down to the position of
+    /// `ids`, or out at position `TO`.
     #[inline(always)]
     fn push_down<V: Vectors, const FROM: usize, const TO: usize>(
         &mut self,
@@ -104,7 +105,7 @@ impl Lists {
         self.pages.iter().map(move |pages| pages[lane]).filter(|page| *page != NO_ID)
     }
 
-    /// Adds what was missed at each position to `totals`, and begins again.
+    /// Adds the counts of each position to `totals`, and resets them.
     pub fn count(&mut self, totals: &mut [[u64; LANES]; POSITIONS]) {
         for (totals, missed) in totals.iter_mut().zip(&mut self.missed) {
             for (total, missed) in totals.iter_mut().zip(missed) {

@@ -1,8 +1,8 @@
 //! Fully associative TLBs of all sizes at once, at every page size: stack simulation.
 //!
-//! With LRU a TLB holds the pages used last, so that its contents are contained in those of a larger
-//! one: a page's place in the order of last use, its *depth*, determines which TLBs hold it
-//! (Mattson et al., "Evaluation techniques for storage hierarchies", 1970).
+//! With LRU a TLB holds the pages used last, so that a larger TLB holds all pages of a smaller one. A
+//! page's position in the order of last use, its *depth*, determines the TLBs that hold it (Mattson et al.,
+//! "Evaluation techniques for storage hierarchies", 1970).
 
 mod counted;
 mod filter;
@@ -36,13 +36,13 @@ pub const MAX_ENTRIES: u32 = 4096;
 pub struct StackCurve {
     /// The page size.
     pub page_size: PageSize,
-    /// Distinct pages: what a TLB of any size misses.
+    /// Distinct pages: the misses of an infinite TLB.
     pub pages: u64,
     /// Misses with *n* entries, at index *n* - 1.
     pub misses: Vec<u64>,
 }
 
-/// Touches that go through all stages together, so that they stay in the nearest cache.
+/// Touches that go through all stages together, so that they stay in the first-level cache.
 const CHUNK_TOUCHES: usize = 1024;
 
 /// The kernel for one stream.
@@ -50,7 +50,7 @@ pub struct Stack {
     sizes: Sizes,
     max_entries: u32,
     instructions: Instructions,
-    /// By [`LANES`] page sizes.
+    /// Groups of [`LANES`] page sizes.
     parts: Vec<Part>,
 }
 
@@ -95,7 +95,7 @@ impl Stack {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
     fn take_avx512(&mut self, touches: &[Touch], rows: &Rows) {
-        // SAFETY: the caller has checked that the processor has them.
+        // SAFETY: the caller has checked that the processor has AVX2 and AVX-512.
         self.take_with(unsafe { Avx512::new() }, touches, rows);
     }
 

@@ -15,7 +15,7 @@ use counts::Counts;
 
 /// Slots in a word of the bitmap.
 const WORD_SLOTS: u32 = 64;
-/// Words in a group, and groups.
+/// Words in a group, and number of groups.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = 16;
 const GROUP_SLOTS: u32 = WORD_SLOTS * GROUP_WORDS as u32;
@@ -27,34 +27,36 @@ pub const MAX_PAGES: u32 = SLOTS / 4;
 /// No page has this id; a slot that it holds counts like any other.
 pub const NO_ID: u32 = u32::MAX;
 
-/// The stamp of a page that was never in the order, of one that was there very long ago, and the
-/// first one that is given.
+/// The stamp of a page that was never in the order, of a page that has left it, and the first stamp of a slot.
 const NEVER: u32 = 0;
 const LONG_AGO: u32 = 1;
 const FIRST_STAMP: u32 = 2;
-/// From this stamp on pages are stamped again; some slots more still fit.
+/// From this stamp on pages are renumbered at the next opportunity. Stamps of some more slots still fit.
 const LATE_STAMP: u32 = u32::MAX - 4 * SLOTS;
 
-/// An order of last use of at most so many pages.
+/// An order of last use of at most `capacity` pages.
 pub struct Order {
-    /// A page's stamp is its slot and this.
+    /// A page's stamp is the sum of its slot and this.
     base: u32,
-    /// The slot that is taken next, and the oldest that may still be taken.
+    /// The slot that is used next.
     next: u32,
+    /// The oldest slot that may still be in use.
     oldest: u32,
-    /// Slots taken.
+    /// Slots in use.
     len: u32,
     capacity: u32,
-    /// Where gaps are closed: few pages stay within few slots, and so in the nearest cache.
+    /// The slot at which gaps are closed, so that few pages stay within few slots, and in the first-level cache.
     limit: u32,
+    /// A bitmap of the slots in use.
     taken: Box<[u64; SLOTS as usize / 64]>,
+    /// The page of each slot.
     owners: Box<[u32; SLOTS as usize]>,
-    /// How many slots are taken in the groups after each one, and in the words of the same group
-    /// after each word. Not kept up for words before `oldest`, which are never read.
+    /// Slots in use in the groups after each group, and in the words of the same group after each word. Not
+    /// maintained for words before `oldest`, which are never read.
     newer_groups: Counts,
     newer_words: [Counts; GROUPS],
-    /// By id, when the page last came in: a stamp from `base + oldest` on is a taken slot, except
-    /// for a page whose owner removed it without [`Order::disown`].
+    /// The stamp of each page, by id. A stamp from `base + oldest` on is a slot in use, except for a page
+    /// that was removed without [`Order::disown`].
     stamps: Vec<u32>,
 }
 
@@ -85,19 +87,19 @@ impl Order {
         }
     }
 
-    /// The page is not [new](Order::is_new) any more, whether or not it ever came in.
+    /// Makes a page not [new](Order::is_new), even if it was never in the order.
     pub fn remember(&mut self, id: u32) {
         let stamp = &mut self.stamps[id as usize];
         *stamp = LONG_AGO.max(*stamp);
     }
 
-    /// Whether the page has never come in.
+    /// Whether the page has never been in the order.
     #[inline(always)]
     pub fn is_new(&self, id: u32) -> bool {
         self.stamps[id as usize] == NEVER
     }
 
-    /// The slot of a page that has not been taken out since it came in, if it is still there.
+    /// The slot of a page, if it is in the order. The page must not have been [freed](Order::free).
     #[inline(always)]
     pub fn slot(&self, id: u32) -> Option<u32> {
         let slot = self.stamps[id as usize].wrapping_sub(self.base);
@@ -119,9 +121,9 @@ impl Order {
     pub fn free(&mut self, slot: u32) {
         self.taken[word_of(slot)] &= !(1 << (slot % WORD_SLOTS));
         let (group, word) = (word_of(slot) / GROUP_WORDS, word_of(slot) % GROUP_WORDS);
-        self.newer_words[group].less_before(word);
+        self.newer_words[group].decrement_before(word);
         if group > 0 {
-            self.newer_groups.less_before(group);
+            self.newer_groups.decrement_before(group);
         }
         self.len -= 1;
     }
@@ -133,7 +135,7 @@ impl Order {
         self.stamps[owner as usize] = LONG_AGO;
     }
 
-    /// Pages in a slot and in the newest one change places.
+    /// Exchanges the page of a slot with that of the newest slot.
     #[inline(always)]
     pub fn exchange(&mut self, slot: u32) {
         let newest = self.next - 1;
@@ -144,66 +146,64 @@ impl Order {
         }
     }
 
-    /// The two newest slots, which are side by side, are those of `older`, if it is a page, and of
-    /// `newer`.
+    /// Sets the owners of the two newest slots, which are adjacent. `older` may be [`NO_ID`].
     #[inline(always)]
-    pub fn name_two(&mut self, older: u32, newer: u32) {
+    pub fn set_newest_owners(&mut self, older: u32, newer: u32) {
         if older != NO_ID {
             let slot = self.next - 2;
             self.stamps[older as usize] = self.base + slot;
             self.owners[slot as usize % SLOTS as usize] = older;
         }
-        self.name_newest(newer);
+        self.set_newest_owner(newer);
     }
 
-    /// The two newest pages, which have slots side by side, change places. Gives the newest one.
+    /// Exchanges the two newest pages, whose slots are adjacent. Returns the newest page.
     pub fn exchange_newest(&mut self) -> u32 {
         let slot = self.next - 2;
         self.exchange(slot);
         self.owners[slot as usize + 1]
     }
 
-    /// Whether there is no slot for the next page before [`Order::close_gaps`].
+    /// Whether the next page needs [`Order::close_gaps`] first.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.next == self.limit
     }
 
-    /// Puts a page that is not in the order in as the newest; the oldest goes where there is no
-    /// room for both.
+    /// Inserts a page that is not in the order as the newest. Drops the oldest page if the order is full.
     #[inline(always)]
     pub fn push(&mut self, id: u32) {
-        self.push_unnamed();
-        self.name_newest(id);
+        self.push_unowned();
+        self.set_newest_owner(id);
     }
 
     /// [Frees](Order::free) a slot and [pushes](Order::push) a page.
     #[inline(always)]
     pub fn replace(&mut self, slot: u32, id: u32) {
-        self.replace_unnamed(slot);
-        self.name_newest(id);
+        self.replace_unowned(slot);
+        self.set_newest_owner(id);
     }
 
-    /// The newest slot, just taken, is that of page `id`.
+    /// Sets the owner of the newest slot.
     #[inline(always)]
-    fn name_newest(&mut self, id: u32) {
+    fn set_newest_owner(&mut self, id: u32) {
         let slot = self.next - 1;
         self.stamps[id as usize] = self.base + slot;
         self.owners[slot as usize % SLOTS as usize] = id;
     }
 
-    /// [Pushes](Order::push) a page that is to be named at once.
+    /// As [`Order::push`]; the caller must set the owner of the slot at once.
     #[inline(always)]
-    pub fn push_unnamed(&mut self) {
+    pub fn push_unowned(&mut self) {
         if self.is_full() {
             self.close_gaps();
         }
         let word = word_of(self.next);
         self.taken[word] |= 1 << (self.next % WORD_SLOTS);
         let group = word / GROUP_WORDS;
-        self.newer_words[group].more_before(word % GROUP_WORDS);
+        self.newer_words[group].increment_before(word % GROUP_WORDS);
         if group > 0 {
-            self.newer_groups.more_before(group);
+            self.newer_groups.increment_before(group);
         }
         self.next += 1;
         self.len += 1;
@@ -212,18 +212,18 @@ impl Order {
         }
     }
 
-    /// [Replaces](Order::replace) a slot by that of a page that is to be named at once.
+    /// As [`Order::replace`]; the caller must set the owner of the new slot at once.
     #[inline(always)]
-    pub fn replace_unnamed(&mut self, slot: u32) {
+    pub fn replace_unowned(&mut self, slot: u32) {
         let (from, to) = (word_of(slot), word_of(self.next));
         if self.is_full() || from / GROUP_WORDS != to / GROUP_WORDS {
             self.free(slot);
-            return self.push_unnamed();
+            return self.push_unowned();
         }
         self.taken[from] &= !(1 << (slot % WORD_SLOTS));
         self.taken[to] |= 1 << (self.next % WORD_SLOTS);
         let newer = &mut self.newer_words[to / GROUP_WORDS];
-        newer.more_between(from % GROUP_WORDS, to % GROUP_WORDS);
+        newer.increment_between(from % GROUP_WORDS, to % GROUP_WORDS);
         self.next += 1;
     }
 
@@ -251,7 +251,7 @@ impl Order {
             seen.for_each(|stamp| *stamp = LONG_AGO);
             self.base = FIRST_STAMP;
         } else {
-            // All stamps given so far lie before the new ones.
+            // All earlier stamps lie before the new base.
             self.base += self.next;
         }
         let mut to = 0;
@@ -284,11 +284,11 @@ impl Order {
         }
     }
 
-    /// Takes all pages out.
+    /// Removes all pages.
     pub fn clear(&mut self) {
         self.taken.fill(0);
         self.len = 0;
-        // Stamps given so far lie before the base from now on.
+        // All earlier stamps lie before the new base.
         self.close_gaps();
     }
 
@@ -307,7 +307,7 @@ impl Order {
     }
 }
 
-/// The word of a slot, in a way that needs no check.
+/// The word of a slot, with a modulo that removes the bounds check.
 #[inline(always)]
 fn word_of(slot: u32) -> usize {
     (slot / WORD_SLOTS) as usize % (GROUPS * GROUP_WORDS)

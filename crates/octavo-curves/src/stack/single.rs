@@ -1,4 +1,4 @@
-//! One page size on its own, without a search: no branch depends on a page's depth.
+//! One page size alone, without a search: no branch depends on a page's depth.
 
 use super::counted::Counted;
 use super::filter::Filter;
@@ -13,7 +13,7 @@ pub struct Single {
     stack: Counted,
     /// The page touched last.
     newest: u32,
-    /// All touches, and those that [alternate](Filter), which are found at depth 2.
+    /// All touches, and the touches that [alternate](Filter), which are at depth 2.
     touches: u64,
     alternations: u64,
 }
@@ -36,7 +36,7 @@ impl Single {
         self.stack.order.grow(rows.pages_of(self.size));
     }
 
-    /// Takes some touches in, of pages for which there is [room](Single::grow).
+    /// Looks up touches. [`Single::grow`] must have made room for their pages.
     #[inline(always)]
     pub fn take(&mut self, touches: &[Touch], rows: &Rows) {
         self.filter.take(touches, rows, self.size);
@@ -47,13 +47,13 @@ impl Single {
         }
         for (row, following) in self.filter.kept() {
             let id = rows.id(row, self.size);
-            self.stack.use_unnamed(id);
+            self.stack.use_unowned(id);
             kept += 1;
             alternations += u64::from(following);
             let is_odd = following % 2 == 1;
-            // Without a branch, as it is odd as often as not.
+            // Without a branch, since it cannot be predicted.
             let [older, newer] = if is_odd { [id, newest] } else { [newest, id] };
-            self.stack.order.name_two(older, newer);
+            self.stack.order.set_newest_owners(older, newer);
             newest = newer;
         }
         self.newest = newest;
@@ -61,7 +61,7 @@ impl Single {
         self.alternations += alternations;
     }
 
-    /// Takes all pages out.
+    /// Removes all pages.
     pub fn clear(&mut self) {
         self.filter = Filter::default();
         self.newest = NO_ID;
@@ -70,7 +70,7 @@ impl Single {
 
     /// The distinct pages, and the misses of TLBs of each number of entries.
     pub fn misses(&self) -> (u64, Vec<u64>) {
-        // One entry misses whatever goes to and fro.
+        // Only a TLB of one entry misses on alternations.
         let found = self.stack.misses(self.touches).enumerate();
         let misses = found.map(|(at, misses)| misses - if at > 0 { self.alternations } else { 0 });
         (self.stack.pages, misses.collect())

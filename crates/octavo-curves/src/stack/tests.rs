@@ -1,4 +1,4 @@
-//! All sizes at once against TLBs that are simulated one by one.
+//! All sizes at once, compared with TLBs simulated one by one.
 
 use super::*;
 use crate::touches::Splitter;
@@ -16,8 +16,8 @@ fn sizes() -> impl Strategy<Value = Vec<PageSize>> {
     subsequence(all, 1..=19)
 }
 
-/// The kernel's curves of a stream, taken in batches of `batch_steps` steps; without `instructions`
-/// by plain arrays, as on other architectures.
+/// The kernel's curves of a stream, in batches of `batch_steps` steps. Without `instructions`, plain arrays are used,
+/// as on other architectures.
 fn curves(
     random: &RandomStream,
     stream: Stream,
@@ -53,11 +53,11 @@ fn all_instructions() -> impl Iterator<Item = Option<Instructions>> {
 fn compare(random: &RandomStream, stream: Stream, curves: &[StackCurve], entries: &[u32]) {
     let mut list = NaiveReferences::default();
     random.play(&mut list);
-    let of_stream = list.references.iter().filter(|reference| {
+    let in_stream = list.references.iter().filter(|reference| {
         stream == Stream::All || (stream == Stream::Fetch) == (reference.kind == ItemKind::Fetch)
     });
     // A modify is a load and then a store: two references, also where it spans two pages.
-    let looked_up: Vec<(u64, u64)> = of_stream
+    let looked_up: Vec<(u64, u64)> = in_stream
         .flat_map(|reference| {
             let first = reference.addr.raw();
             let last = first + u64::from(reference.size_bytes) - 1;
@@ -97,7 +97,7 @@ fn loads(pages: &[u64]) -> RandomStream {
     RandomStream { segments: vec![Segment::new(items, vec![]).unwrap()], steps: steps.collect() }
 }
 
-/// Pages as a loop over a few, jumps to and fro, and anything.
+/// Page numbers of loops over a few pages, alternations, and random pages.
 fn pages() -> impl Strategy<Value = Vec<u64>> {
     let run = prop_oneof![
         (1u64..200, 1u64..120, 1u64..20, 1usize..300).prop_map(|(first, pages, stride, count)| {
@@ -137,7 +137,7 @@ proptest! {
         }
     }
 
-    /// Longer ones, in loops of more pages than the lists hold.
+    /// Longer streams, with loops over more pages than the lists hold.
     #[test]
     fn all_entries_are_exact_on_loops(
         pages in pages(),
@@ -159,13 +159,13 @@ proptest! {
     }
 }
 
-/// Thousands of pages in no order, so that TLBs of many entries differ.
+/// Thousands of random pages, so that TLBs of many entries differ.
 #[test]
 fn deep_stacks_are_exact_too() {
     let mut random = 1u64;
     let mut page = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Half of them near, the others anywhere.
+        // Half of them are of few pages, the others of many.
         (random >> 33) % if random >> 63 == 0 { 2800 } else { 200 } + 1
     };
     let pages: Vec<u64> = (0..16_000).map(|_| page()).collect();

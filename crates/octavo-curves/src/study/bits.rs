@@ -4,15 +4,15 @@
 #[derive(Clone, Copy, Default)]
 pub struct Bits512 {
     words: [u64; 8],
-    /// The number of members. To look for them in all words would wait for the word that was written last.
+    /// The number of members. Counting them in all words would wait for the word that was written last.
     members: u32,
 }
 
 impl Bits512 {
-    /// The set of all of them.
+    /// The set of all numbers.
     pub const ALL: Self = Bits512 { words: [u64::MAX; 8], members: 512 };
 
-    /// Puts a number in; whether it was not there.
+    /// Inserts a number. Returns whether it was absent.
     #[inline(always)]
     pub fn insert(&mut self, number: usize) -> bool {
         let word = &mut self.words[number / 64 % 8];
@@ -22,7 +22,7 @@ impl Bits512 {
         is_new
     }
 
-    /// Puts a number in that is not there.
+    /// Inserts an absent number.
     #[inline(always)]
     pub fn insert_new(&mut self, number: usize) {
         debug_assert!(!self.contains(number));
@@ -30,7 +30,7 @@ impl Bits512 {
         self.members += 1;
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     #[inline(always)]
     pub fn remove(&mut self, number: usize) {
         let word = &mut self.words[number / 64 % 8];
@@ -44,24 +44,24 @@ impl Bits512 {
         self.words[number / 64 % 8] & (1 << (number % 64)) != 0
     }
 
-    /// Whether there is none in the set.
+    /// Whether the set is empty.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.members == 0
     }
 
-    /// How many are in the set.
+    /// The number of members.
     pub fn len(&self) -> u32 {
         self.members
     }
 
-    /// Whether all of them are in the set.
+    /// Whether all numbers are in the set.
     pub fn is_full(&self) -> bool {
         self.members == 512
     }
 
-    /// The least *h* such that some number of the set lies in the aligned group of 2^*h* numbers
-    /// around `number`; 10 where the set is empty.
+    /// The least *h* such that some member lies in the aligned group of 2^*h* numbers around `number`; 10 if the
+    /// set is empty.
     #[inline(always)]
     pub fn nearest(&self, number: usize) -> u8 {
         if self.is_empty() {
@@ -70,8 +70,8 @@ impl Bits512 {
         let index = number / 64 % 8;
         let word = self.words[index];
         if word != 0 {
-            // An aligned group around `number` is an interval, which has a member of the word if it has the
-            // next one below or above.
+            // An aligned group around `number` is an interval, which contains a member of the word if it contains
+            // the nearest member below or above.
             let bit = (number % 64) as u32;
             let (below, above) = (word << (63 - bit), word >> bit);
             let group = |member: u32| u32::BITS - (member ^ bit).leading_zeros();

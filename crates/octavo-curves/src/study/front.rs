@@ -1,11 +1,11 @@
 //! The front: the base pages used last, as many as the first TLB level holds, up to 64.
 //!
-//! Nearly all references go to one of these pages, which hits at every page size, and need no other
-//! state: a page gets its place in the recency orders only when it leaves the front. Pages leave in
-//! order of last use, so that they enter the recency orders in order.
+//! Nearly all references are to one of these pages, hit at every page size, and need no other state: a
+//! page enters the recency orders only when it leaves the front. Pages leave in order of last use, so that
+//! they enter the recency orders in order.
 //!
-//! Each use writes its time beside its slot, and does nothing else that the next use would have to
-//! wait for. The slot used longest ago is looked for when a page has to leave.
+//! Each use writes its time for its slot, and nothing else that the next use would have to wait for. The
+//! least recently used slot is searched only when a page must leave.
 //!
 //! A page, or stores to it, may be *forbidden*: the next reference then leaves the fast path.
 
@@ -14,48 +14,47 @@ use octavo_types::{Compiled, Instructions, OutlinedPage, PageNumber, PageSize, V
 
 use super::pages::Spot;
 
-/// How many pages the front holds at most.
+/// Maximum number of pages in the front.
 pub const FRONT: usize = 64;
-/// How many guesses at a page's slot are kept: one for each hash of a page.
+/// Guesses of a page's slot: one for each hash of a page.
 const GUESSES: usize = 1 << PageNumber::HASH_BITS;
-/// Places for slots, so that any byte is the number of one.
+/// Length of arrays by slot, so that a byte needs no bounds check.
 const PLACES: usize = 256;
-/// The time between two uses; below it a last use has the number of its slot.
+/// The time between two uses. The bits below are the number of the slot.
 pub const STEP: u32 = PLACES as u32;
-/// The last time that [`Front::reserve`] lets pass: a last use fits in 31 bits.
+/// The last time at which [`Front::reserve`] does not renumber, so that times fit in 31 bits.
 const LATEST: u32 = (1 << 31) - STEP * (1 << 18) - 1;
-/// In how many parts references are counted, one after the other: a count that was just written is
-/// slow to add to.
+/// Number of partial counts of references, used in turn: adding to a count that was just written is slow.
 const PARTS: usize = 4;
 /// No last use.
 const NEVER: i32 = -1;
-/// No page begins here, and no reference goes there: the address is not canonical.
+/// The start of no page and the address of no reference: it is not canonical.
 const NOWHERE: u64 = 1 << 63;
 
 /// The base pages used last.
 pub struct Front {
-    /// Where the pages begin as traced, which fetches and loads are compared with, and stores; `NOWHERE`
-    /// for an empty slot, for one whose mapping has changed and for what is forbidden.
+    /// The start address of each page as traced, for fetches and loads, and for stores. `NOWHERE` for an
+    /// empty slot, after a change of the mapping, and if forbidden.
     starts: [[u64; PLACES]; 2],
-    /// By slot, a bit each: whether its page is forbidden, and whether stores to it are.
+    /// A bit for each slot: whether its page is forbidden, and whether stores to its page are.
     forbidden: [u64; 2],
-    /// References to each since they were last taken away, in parts that add up: by a last use's
-    /// lowest bits.
+    /// References to each slot that have not been credited to a region, in [`PARTS`] partial counts: by the
+    /// lowest bits of a last use.
     references: [u64; PLACES * PARTS],
-    /// The last use of each slot: its time, and below it the slot's number. Of a slot that is not
-    /// taken, the greatest number.
+    /// The last use of each slot: its time, and below it the slot's number. `i32::MAX` for an unused slot.
     used: [i32; PLACES],
-    /// The least last use, or one that was the least until its slot was used again. To look for the least
-    /// takes long, as it waits for the last uses to be written; so it is looked for before it is wanted.
+    /// The least last use, or one that was the least until its slot was used again. The search waits for the
+    /// last uses to be written, so that it is made before the result is needed.
     least: i32,
-    /// By a traced page's hash, the slot that it was last found in.
+    /// The slot in which a page was last found, by the page's hash.
     guesses: [u8; GUESSES],
-    /// The time of the last use: a step for each.
+    /// The time of the last use. Each use adds [`STEP`].
     now: u32,
-    /// The time that was 0 when times were last renumbered.
+    /// Number of uses before times were last renumbered from 0.
     epoch: u64,
-    /// Slots taken so far, of so many.
+    /// Slots in use.
     taken: usize,
+    /// Capacity in slots.
     slots: usize,
     pages: [Page; FRONT],
     instructions: Instructions,
@@ -66,7 +65,7 @@ pub struct Front {
 pub struct Page {
     /// Its relocated number.
     pub number: u64,
-    /// Where its data lie.
+    /// The location of its state.
     pub spot: Spot,
     /// The region that its references are counted for.
     pub region: RegionId,
@@ -91,21 +90,21 @@ impl Front {
         }
     }
 
-    /// The slot of a traced page, if it is where it was last found and may be used so. If not, it may
-    /// still be in the front.
+    /// The slot of a traced page, if it is in the slot where it was last found and the use is not forbidden.
+    /// Otherwise it may still be in the front.
     #[inline(always)]
     pub fn guess(&self, traced: u64, stores: bool) -> Option<usize> {
         self.guess_data(VirtAddr::new(start_of(traced)), stores, 0)
     }
 
-    /// As [`Front::guess`], of a page that a segment fetches from.
+    /// As [`Front::guess`], for a page that a segment fetches from.
     #[inline(always)]
     pub fn guess_outlined(&self, page: OutlinedPage) -> Option<usize> {
         let slot = usize::from(self.guesses[page.hash % GUESSES]);
         (self.starts[0][slot] == page.start.raw()).then_some(slot)
     }
 
-    /// As [`Front::guess`], of the page of an address at most `last` bytes behind its beginning.
+    /// As [`Front::guess`], for the page of an address at most `last` bytes behind the start of the page.
     #[inline(always)]
     pub fn guess_data(&self, addr: VirtAddr, stores: bool, last: u16) -> Option<usize> {
         let slot = usize::from(self.guesses[addr.page(PageSize::BASE).hash()]);
@@ -127,28 +126,27 @@ impl Front {
         self.now
     }
 
-    /// For tests: numbers times again after so few uses that a test comes to it.
+    /// Starts shortly before times are renumbered, for tests.
     #[cfg(test)]
     pub fn start_late(&mut self) {
         self.now = LATEST / STEP * STEP - 1000 * STEP;
     }
 
-    /// Uses up to this time have been made with [`Front::use_at`].
+    /// Sets the time of the last use that was made with [`Front::use_at`].
     #[inline(always)]
     pub fn set_now(&mut self, now: u32) {
         self.now = now;
     }
 
-    /// A page in a slot is used.
+    /// Uses the page of a slot.
     #[inline(always)]
     pub fn use_slot(&mut self, slot: usize, references: u64) {
         self.now += STEP;
         self.use_at(self.now, slot, references);
     }
 
-    /// The same at a time that is [`STEP`] later than that of the last use. The caller says
-    /// [`Front::set_now`] before anything else is asked of the front, so that it can keep the time in
-    /// a register.
+    /// As [`Front::use_slot`], at a time [`STEP`] later than the last use, which the caller keeps in a register.
+    /// The caller must call [`Front::set_now`] before any other method.
     #[inline(always)]
     pub fn use_at(&mut self, time: u32, slot: usize, references: u64) {
         let used = time | slot as u32;
@@ -156,7 +154,7 @@ impl Front {
         self.references[used as usize % (PLACES * PARTS)] += references;
     }
 
-    /// Numbers the last uses again, without others between, from 1 on.
+    /// Renumbers the last uses consecutively from 1.
     #[cold]
     #[inline(never)]
     fn renumber(&mut self) {
@@ -173,14 +171,14 @@ impl Front {
         }
     }
 
-    /// The references to a slot since this was last asked.
+    /// Returns and resets the references to a slot that have not been credited to a region.
     fn take_references(&mut self, slot: usize) -> u64 {
         let part = |part: usize| std::mem::take(&mut self.references[part * PLACES + slot]);
         (0..PARTS).map(part).sum()
     }
 
-    /// Notes that a traced page, which its guess did not find, is in `slot`. If its mapping has
-    /// changed, returns the references that its old region is owed.
+    /// Records that a traced page, which was not guessed, is in `slot`. If its mapping has changed, returns the
+    /// old region with the references to credit to it.
     pub fn find(&mut self, slot: usize, traced: u64, region: RegionId) -> Option<(RegionId, u64)> {
         self.guesses[PageNumber::new(traced).hash()] = slot as u8;
         if self.starts[0][slot] == start_of(traced) {
@@ -193,8 +191,8 @@ impl Front {
         Some((old, self.take_references(slot)))
     }
 
-    /// Frees a slot: one never used, or that of the page used longest ago, which is returned with
-    /// the references that its region is owed.
+    /// Frees a slot: an unused one, or the slot of the least recently used page, which is returned with the
+    /// references to credit to its region.
     #[inline(always)]
     pub fn make_room(&mut self) -> (usize, Option<(Page, u64)>) {
         if self.taken < self.slots {
@@ -209,21 +207,22 @@ impl Front {
         (slot, Some((self.pages[slot], references)))
     }
 
-    /// Looks for the slot that was used longest ago: it need not be looked for when room is made, if it is
-    /// not used before.
+    /// Searches the least recently used slot in advance. [`Front::make_room`] repeats the search only if that
+    /// slot is used before.
     #[inline(always)]
     pub fn find_least(&mut self) {
-        let of: &[i32; FRONT] = self.used.first_chunk().expect("there are more places than slots");
-        self.least = self.instructions.run(Least { of });
+        let used: &[i32; FRONT] =
+            self.used.first_chunk().expect("there are more places than slots");
+        self.least = self.instructions.run(Least { used });
     }
 
-    /// When the page of a slot was used last.
+    /// The time of the last use of a slot.
     #[inline(always)]
     pub fn used(&self, slot: usize) -> u64 {
         self.epoch + u64::from(self.used[slot] as u32 / STEP)
     }
 
-    /// The pages, relocated, and when each was used last.
+    /// The relocated pages, each with the time of its last use.
     pub fn uses(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..self.taken).map(|slot| (self.pages[slot].number, self.used(slot)))
     }
@@ -240,7 +239,7 @@ impl Front {
         self.forbidden[0] >> slot & 1 != 0
     }
 
-    /// Whether stores to the page of a slot are.
+    /// Whether stores to the page of a slot are forbidden.
     #[inline(always)]
     pub fn is_store_forbidden(&self, slot: usize) -> bool {
         self.forbidden[1] >> slot & 1 != 0
@@ -249,12 +248,12 @@ impl Front {
     /// Forbids all pages.
     pub fn forbid_all(&mut self) {
         self.starts = [[NOWHERE; PLACES]; 2];
-        // As many ones as slots are taken, 64 at most.
+        // A one for each slot in use, at most 64.
         let taken = (1u128 << self.taken) - 1;
         self.forbidden = [taken as u64; 2];
     }
 
-    /// Forbids all base pages of a larger page, the one of base-page shift `shift` and number `number`.
+    /// Forbids all base pages of the page with number `number` and base-page shift `shift`.
     #[inline(never)]
     pub fn forbid_pages(&mut self, number: u64, shift: u8) {
         for slot in 0..self.taken {
@@ -279,7 +278,7 @@ impl Front {
         self.forbidden[1] |= 1 << slot;
     }
 
-    /// Allows all references to the page of a slot, which is the traced one.
+    /// Allows all references to the page of a slot, whose traced number is `traced`.
     #[inline(always)]
     pub fn allow(&mut self, slot: usize, traced: u64) {
         self.starts[0][slot] = found_at(traced);
@@ -296,7 +295,7 @@ impl Front {
         self.use_slot(slot, references);
     }
 
-    /// Drops the traced pages in `first..end`: the next reference to one looks it up again.
+    /// Drops the traced pages in `first..end`. The next reference to one looks it up again.
     pub fn invalidate(&mut self, first: u64, end: u64) {
         for start in self.starts.iter_mut().flatten() {
             if *start != NOWHERE && (first..end).contains(&(*start >> PageSize::BASE.log2())) {
@@ -305,23 +304,23 @@ impl Front {
         }
     }
 
-    /// Returns the references counted here that no region has got yet; they are no longer owed.
+    /// Returns and resets the references that have not been credited to a region.
     pub fn take_owed(&mut self) -> Vec<(RegionId, u64)> {
         let owed = self.owed().filter(|(_, references)| *references > 0).collect();
         self.references.fill(0);
         owed
     }
 
-    /// References counted here that no region has got yet.
+    /// The references of each page that have not been credited to its region.
     pub fn owed(&self) -> impl Iterator<Item = (RegionId, u64)> + '_ {
         let references = |slot: usize| self.references.iter().skip(slot).step_by(PLACES).sum();
         self.pages.iter().enumerate().map(move |(slot, page)| (page.region, references(slot)))
     }
 }
 
-/// The least of the last uses.
+/// The search of the least of the last uses.
 struct Least<'a> {
-    of: &'a [i32; FRONT],
+    used: &'a [i32; FRONT],
 }
 
 impl Compiled for Least<'_> {
@@ -329,18 +328,18 @@ impl Compiled for Least<'_> {
 
     #[inline(always)]
     fn run(self) -> i32 {
-        self.of.iter().copied().fold(i32::MAX, i32::min)
+        self.used.iter().copied().fold(i32::MAX, i32::min)
     }
 }
 
-/// Where a traced page begins.
+/// The start address of a traced page.
 #[inline(always)]
 fn start_of(traced: u64) -> u64 {
     traced << PageSize::BASE.log2()
 }
 
-/// Where a traced page is found: nowhere for page 0, as an address there may be that of a guarded item
-/// that did not execute.
+/// The address by which a traced page is found: [`NOWHERE`] for page 0, since an address in it may belong to a guarded
+/// item that did not execute.
 #[inline(always)]
 fn found_at(traced: u64) -> u64 {
     if traced == 0 { NOWHERE } else { start_of(traced) }

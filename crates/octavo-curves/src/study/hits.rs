@@ -1,4 +1,4 @@
-//! Executions of which most references go to pages found at once: these leave nothing but counts and times.
+//! The fast path of executions: references to pages that the front finds at once change only counts and times.
 
 use octavo_trace::Segments;
 use octavo_types::{AddressRoom, Outline, OutlinedCounts, PageSize, VirtAddr};
@@ -7,15 +7,16 @@ use super::Study;
 use super::front::STEP;
 use super::stream::Access;
 
-/// The greatest number of words that are taken at once, more than a chunk of the ring has. Each makes up to
-/// two uses of a front, which [`Front::reserve`](super::front::Front::reserve) makes room for.
+/// The most words processed by one call, more than a chunk of the ring has. Each makes up to two uses of a front,
+/// for which [`Front::reserve`](super::front::Front::reserve) makes room.
 const MOST_WORDS: usize = 1 << 16;
 
 /// The number of words of the longest execution.
 const LONGEST: usize = 1 + Outline::MOST_GROUPS;
 
-/// Takes executions from the beginning of `words`, until one whose segment has no outline or whose fetches are
-/// not found at once; not all of many words, and not the last ones. Returns how many words they have.
+/// Processes executions from the beginning of `words`, up to one whose segment has no outline or whose fetches are
+/// not found at once. Stops after [`MOST_WORDS`], and if fewer than [`LONGEST`] words remain. Returns the number of
+/// words processed.
 #[inline(never)]
 pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     let words = &words[..words.len().min(MOST_WORDS)];
@@ -24,7 +25,7 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     let (fetch_time, data_time) = (study.fetch.front().now(), study.data.front().now());
     let mut pending = Pending { fetch_time, data_time, counts: OutlinedCounts::default() };
     let mut rest = words;
-    // Where there are as many words as the longest execution has, the next one is whole.
+    // With as many words as the longest execution has, the next execution is complete.
     while let Some(ahead) = rest.first_chunk::<LONGEST>()
         && let Some(outline) = segments.outline(ahead[0])
     {
@@ -32,8 +33,8 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
             break;
         }
         pending.counts.add(outline);
-        // Where the next execution is depends on the number of groups. With a branch for each number
-        // the processor goes on before it knows.
+        // The start of the next execution depends on the number of groups. With a branch for each number the
+        // processor speculates past it.
         let groups = match outline.addresses() {
             0 => 0,
             1 => pending.groups(study, segments, outline, ahead, 1),
@@ -52,8 +53,8 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     taken
 }
 
-/// Times and counts that the study does not have yet. They stay in registers: no function that is called, and not
-/// inlined, takes a reference to them.
+/// Times and counts that are not in the study yet. They stay in registers, since no function that is not inlined takes
+/// a reference to them.
 #[derive(Clone, Copy)]
 struct Pending {
     /// The times of the last uses in the fronts.
@@ -63,7 +64,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// The fetches of an execution; whether they were found at once. If not, nothing has happened.
+    /// Makes the fetches of an execution, if their pages are found at once. Returns whether it did.
     #[inline(always)]
     fn fetches(&mut self, study: &mut Study, outline: &Outline) -> bool {
         let front = study.fetch.front();
@@ -84,7 +85,7 @@ impl Pending {
         study.fetch.front().use_at(self.fetch_time, slot, fetches.into());
     }
 
-    /// The `count` address groups of the execution that `words` begin with. Returns `count`.
+    /// Makes the accesses of the `count` address groups of the first execution in `words`. Returns `count`.
     #[inline(always)]
     fn groups(
         &mut self,
@@ -97,14 +98,14 @@ impl Pending {
         for (group, addr) in VirtAddr::slice_from_raw(&words[1..=count]).iter().enumerate() {
             if !use_group(study, outline, group, *addr, &mut self.data_time) {
                 self.data_time =
-                    groups_otherwise(study, segments, outline, words, group, self.data_time);
+                    groups_slow(study, segments, outline, words, group, self.data_time);
                 break;
             }
         }
         count
     }
 
-    /// Gives them to the study.
+    /// Adds the times and counts to the study.
     #[inline(always)]
     fn report(self, study: &mut Study) {
         study.fetch.front().set_now(self.fetch_time);
@@ -113,8 +114,8 @@ impl Pending {
     }
 }
 
-/// Uses the page of an address group, if it is found at once; whether it was. If not, nothing has happened. `time` is
-/// that of the last use of data.
+/// Uses the page of an address group, if it is found at once. Returns whether it did. `time` is the time of the last
+/// use of data.
 #[inline(always)]
 fn use_group(
     study: &mut Study,
@@ -134,10 +135,10 @@ fn use_group(
     slot.is_some()
 }
 
-/// The address groups, from number `first` on, of the execution that `words` begin with; the first of them was not
-/// found at once. `time` is that of the last use of data before. Returns that of the last one.
+/// Makes the accesses of the address groups, from number `first` on, of the first execution in `words`. The page of
+/// group `first` was not found at once. `time` is the time of the last use of data; returns the new one.
 #[inline(never)]
-fn groups_otherwise(
+fn groups_slow(
     study: &mut Study,
     segments: &Segments,
     outline: &Outline,
@@ -158,10 +159,10 @@ fn groups_otherwise(
             addr.raw() % PageSize::BASE.bytes() <= outlined.last_whole_offset().into();
         // Page 0 may be the address of a guarded item that did not execute.
         if lies_in_page && traced != 0 {
-            // All fetches were found at once, so that none waits for data to be served.
+            // All fetches were found at once, so that no fetch waits, and any order will do.
             let (references, stores, order) = (outlined.references(), outline.stores(group), 0);
             let access = Access { traced, references, stores, order };
-            study.data.access_otherwise(access, &mut study.memory);
+            study.data.access_slow(access, &mut study.memory);
         } else {
             use_items(study, segments, execution, group);
         }
@@ -171,7 +172,7 @@ fn groups_otherwise(
     time
 }
 
-/// The items of an address group, one by one: many uses of the front for one word.
+/// Makes the accesses of the items of an address group one by one, which may be many uses of the front.
 #[inline(never)]
 fn use_items(study: &mut Study, segments: &Segments, execution: &[u64], group: usize) {
     study.data.reserve();
@@ -180,6 +181,6 @@ fn use_items(study: &mut Study, segments: &Segments, execution: &[u64], group: u
     let addresses = segment.addresses(&execution[1..], &mut room);
     let items = segment.data().iter().zip(addresses);
     for (item, addr) in items.filter(|(item, _)| item.group as usize == group) {
-        study.other_data(segment, item, *addr);
+        study.data_slow(segment, item, *addr);
     }
 }

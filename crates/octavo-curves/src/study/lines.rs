@@ -1,29 +1,29 @@
-//! The lines of data that a core's own caches miss, estimated from a share of all lines.
+//! Lines of data that miss the private caches of a core, estimated from a sample of all lines.
 //!
-//! Each such line takes the place of another in these caches, maybe of one of the page table. How many of them there
-//! are between two page walks says how far from the core a walk finds its entries.
+//! Each such line evicts another one from these caches, perhaps a line of the page table. Their number between two
+//! page walks determines how far from the core a walk finds its entries.
 //!
-//! The cache is fully associative with LRU replacement. It is simulated for one line in [`SHARE`] in a cache that is
-//! so much smaller, as SHARDS does (Waldspurger et al., FAST 2015). An address group counts as the line of its lowest
-//! address, which is the one that comes with an execution. Lines of code are left out.
+//! The cache is fully associative with LRU replacement. One line in [`SHARE`] is simulated, in a cache smaller by the
+//! same factor, as in SHARDS (Waldspurger et al., FAST 2015). An address group counts as the line of its lowest
+//! address, which is recorded with an execution. Lines of code are left out.
 
 use octavo_types::{Compiled, Instructions, Segment, VirtAddr};
 
-/// One line in so many is simulated.
+/// One line in this number is simulated.
 const SHARE: u64 = 1 << SHARE_LOG2;
 const SHARE_LOG2: u32 = 7;
 /// Bytes of a line.
 const LINE_BYTES: u64 = 64;
 /// Words below are not addresses, but numbers of segments, or addresses of guarded items that did not execute.
 const LEAST_ADDRESS: u64 = 1 << 20;
-/// Words that are looked at together.
+/// Words tested together.
 const CHUNK: usize = 8;
-/// 2^32 divided by the golden ratio: lines that follow each other are taken at even distances.
+/// 2^32 divided by the golden ratio, so that consecutive lines are sampled at even distances.
 const FACTOR: u32 = 0x9e37_79b1;
 
 /// A cache of a share of the lines.
 pub struct LineSample {
-    /// The lines that it holds, the one used last first; at first there are fewer than it has room for.
+    /// The lines in the cache, most recently used first; at first fewer than `entries`.
     lines: Vec<u64>,
     entries: usize,
     misses: u64,
@@ -38,29 +38,29 @@ impl LineSample {
         LineSample { lines, entries, misses: 0, instructions: Instructions::best() }
     }
 
-    /// The lines of all data that it has missed, about.
+    /// Estimated misses of all lines of data.
     pub fn misses(&self) -> u64 {
         self.misses * SHARE
     }
 
-    /// The count, without the lines: there are no more of them.
+    /// The count without the lines, if only results are read from now on.
     pub fn results_only(&self) -> Self {
         LineSample { lines: Vec::new(), ..*self }
     }
 
-    /// Sets the number of misses, as [`LineSample::misses`] gave it: those since do not count.
+    /// Sets the misses to an earlier result of [`LineSample::misses`].
     pub fn roll_back(&mut self, misses: u64) {
         self.misses = misses / SHARE;
     }
 
-    /// Looks at executions as words: numbers of segments, and behind each the addresses of its groups.
+    /// Looks up the lines of executions in words: for each, the number of the segment and the addresses of its groups.
     #[inline(always)]
     pub fn take_words(&mut self, words: &[u64]) {
         let instructions = self.instructions;
-        instructions.run(Words { of: words, sample: self });
+        instructions.run(TakeWords { words, sample: self });
     }
 
-    /// Looks at an execution of a segment, with the address of each data item.
+    /// Looks up the lines of an execution of a segment, given the address of each data item.
     pub fn take_execution(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let mut groups = 0;
         for (item, addr) in segment.data().iter().zip(addresses) {
@@ -94,24 +94,24 @@ impl LineSample {
     }
 }
 
-/// Whether the line of an address is one of those that are simulated.
+/// Whether the line of an address is in the sample.
 #[inline(always)]
 fn is_sampled(word: u64) -> bool {
     ((word / LINE_BYTES) as u32).wrapping_mul(FACTOR) >> (u32::BITS - SHARE_LOG2) == 0
 }
 
-/// Looks for the few words among many that are simulated.
-struct Words<'a> {
-    of: &'a [u64],
+/// The search of the few sampled words among many.
+struct TakeWords<'a> {
+    words: &'a [u64],
     sample: &'a mut LineSample,
 }
 
-impl Compiled for Words<'_> {
+impl Compiled for TakeWords<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let (chunks, rest) = self.of.as_chunks::<CHUNK>();
+        let (chunks, rest) = self.words.as_chunks::<CHUNK>();
         for chunk in chunks {
             if chunk.iter().fold(false, |any, word| any | is_sampled(*word)) {
                 chunk.iter().for_each(|word| self.sample.take(*word));
@@ -127,7 +127,7 @@ mod tests {
     use octavo_trace::splitmix;
     use proptest::prelude::*;
 
-    /// The lines that a whole cache with LRU replacement misses, written plainly.
+    /// The misses of a naive LRU cache of all lines.
     fn misses_of_whole(words: &[u64], cache_bytes: u64) -> u64 {
         let mut held: Vec<u64> = Vec::new();
         let mut misses = 0;
@@ -142,7 +142,7 @@ mod tests {
         misses
     }
 
-    /// Addresses in memory of so many bytes, those near its beginning more often than others.
+    /// `count` addresses in a memory of `bytes` bytes, more often near its beginning.
     fn addresses(count: u64, bytes: u64) -> Vec<u64> {
         let random = |number: u64| splitmix(number) as f64 / u64::MAX as f64;
         let offset = |number: u64| (random(number) * random(!number) * bytes as f64) as u64;
@@ -171,9 +171,9 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(64))]
 
-        /// Lines that a cache has room for are missed once, however the words are handed over.
+        /// Lines that fit in the cache miss once, however the words are divided.
         #[test]
-        fn a_line_that_is_held_is_missed_once(
+        fn lines_that_fit_miss_once(
             words in prop::collection::vec(LEAST_ADDRESS..LEAST_ADDRESS + (1 << 20), 0..4000),
             part in 1usize..100,
         ) {

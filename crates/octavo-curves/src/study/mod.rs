@@ -1,4 +1,4 @@
-//! The study of one process image: its fetches and its data against TLBs of every page size.
+//! The study of one process image: its fetches and its data in TLBs of every page size.
 //!
 //! For every page size at once, it counts the misses of fully associative LRU TLBs and the memory
 //! touched, for the process and by region. [`Study`] splits a segment's references by stream;
@@ -43,47 +43,47 @@ use page_faults::{HUGE_PAGES, HugePages, Untouched};
 use stream::{Access, Memory, PageStream, RegionTally};
 pub use stream::{Curve, Levels};
 
-/// `madvise(2)` values after which the pages are gone.
+/// Values of `madvise(2)` that free pages.
 const MADV_DONTNEED: u64 = 4;
 const MADV_REMOVE: u64 = 9;
 
-/// How many data items may follow one [`PageStream::reserve`]: each makes up to four accesses.
+/// The most data items after one [`PageStream::reserve`]: each makes up to four accesses.
 const MOST_ITEMS: usize = 1 << 16;
 
-/// Base pages that the events of a stream may name as present, 64 GiB, those that are present already left out: where there
-/// are more, the memory is not known. Each takes time, and a trace could name all of an address space in a few words.
+/// Bound on the base pages that the events of a stream may newly name as present: 64 GiB. With more, the memory counts
+/// as unknown. Each page takes time, and a trace could name all of an address space in a few words.
 const MOST_PRESENT: u64 = 1 << 24;
 
 /// The configuration of a study.
 #[derive(Clone, Debug)]
 pub struct StudyConfig {
-    /// The page sizes, all at once.
+    /// The page sizes, studied at the same time.
     pub sizes: Sizes,
     /// Entries of each level of the instruction TLB.
     pub fetch_levels: Levels,
     /// Entries of each level of the data TLB.
     pub data_levels: Levels,
-    /// The TLBs of a machine beside them, if there is one.
+    /// The TLBs of a machine, if they are modelled, too.
     pub machine: Option<MachineTlbs>,
-    /// The bytes of the caches that a core has for itself, if the lines of data that miss there are counted.
+    /// The bytes of a core's private caches, if the lines of data that miss there are counted.
     pub core_cache_bytes: Option<u64>,
     /// Whether addresses are moved to where Linux would have put them, or stay as traced.
     pub native_layout: bool,
-    /// Functions that allocate for others, as patterns with `*`: a block is attributed to the first
-    /// caller that is none of them.
+    /// Functions that allocate for others, as patterns with `*`. A block is attributed to the first caller
+    /// that matches none of them.
     pub allocation_wrappers: Vec<String>,
 }
 
 /// Memory touched by one stream in pages of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Footprint {
-    /// Which references touched it.
+    /// The stream that touched it.
     pub stream: Stream,
     /// The page size.
     pub page_size: PageSize,
     /// Distinct pages touched over the whole run, times the page size.
     pub touched_bytes: u64,
-    /// The most that was touched and still mapped at one time; for [`Stream::All`] of a process.
+    /// The most bytes touched and still mapped at one time; only for [`Stream::All`] of a process.
     pub peak_resident_bytes: Option<u64>,
 }
 
@@ -100,15 +100,15 @@ pub struct RegionResult {
     pub data_curves: Vec<Curve>,
     /// Accesses and misses of the machine's TLBs for code, if there is a machine.
     pub fetch_machine: Vec<MachineCurve>,
-    /// The same for data.
+    /// Accesses and misses of the machine's TLBs for data, if there is a machine.
     pub data_machine: Vec<MachineCurve>,
     /// Memory touched.
     pub footprints: Vec<Footprint>,
     /// The pages of that memory.
     pub touched: Touched,
-    /// Page faults of memory of the process's own.
+    /// Page faults of the process's own memory.
     pub page_faults: PageFaults,
-    /// The growth of the process's own memory in 2 MiB pages, wherever they fit, in bytes: of each region at the
+    /// The growth in bytes of the process's own memory with 2 MiB pages wherever they fit: for each region at the
     /// time when most of it was touched.
     pub huge_growth_bytes: u64,
 }
@@ -122,10 +122,10 @@ pub struct Study {
     lines: Option<LineSample>,
     native_layout: bool,
     allocation_wrappers: Vec<String>,
-    /// Where misses of data are attributed to blocks, if the stream reports blocks.
+    /// The attribution of misses of data to blocks, if the stream reports blocks.
     attribution: Option<Box<Attribution>>,
     counts: Counts,
-    /// The counts at the beginning of the references that warm TLBs, while these come.
+    /// The counts at the beginning of the warm-up, during the warm-up.
     before_warming: Option<Box<Checkpoint>>,
 }
 
@@ -146,14 +146,15 @@ struct ProcessMemory {
     untouched: Untouched,
     /// Page faults by region, of memory whose first touches are known.
     page_faults: Vec<PageFaults>,
-    /// Pages touched where no other process can have them in the same frame.
+    /// Touched pages that no other process can have in the same frame.
     own: PageSet,
-    /// Whether executions were left out, and whether the pages that were present then are known.
+    /// Whether executions were left out.
     left_out: bool,
+    /// Whether the pages that were present after the executions left out are known.
     has_present: bool,
     /// The traced pages that are present.
     present: PresentPages,
-    /// How many more pages events may name as present.
+    /// The number of further pages that events may name as present.
     most_present: u64,
     machine: Option<Box<MachineState>>,
 }
@@ -182,7 +183,7 @@ impl Memory for ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// The page faults of a base page that is not resident.
+    /// Counts the page faults of a first touch of a base page.
     fn fault(&mut self, traced: u64, page: u64, region: RegionId) {
         let traced = PageNumber::new(traced);
         if !self.space.is_own(traced) {
@@ -239,13 +240,13 @@ impl Study {
         &self.counts
     }
 
-    /// Whether all memory is known that the process had: none was touched by executions that were left out, or the pages
-    /// were given that were present then.
+    /// Whether all memory of the process is known: no executions were left out, or the pages present after them are
+    /// known.
     pub fn knows_memory(&self) -> bool {
         !self.memory.left_out || self.memory.has_present
     }
 
-    /// The lines of data that a core's own caches have missed, about; `None` if they are not counted.
+    /// Estimated misses of lines of data in a core's private caches; `None` if they are not counted.
     pub fn missed_lines(&self) -> Option<u64> {
         self.lines.as_ref().map(LineSample::misses)
     }
@@ -261,11 +262,11 @@ impl Study {
     pub fn machine_curves(&self) -> Vec<(Stream, MachineCurve)> {
         let machine = self.memory.machine.as_deref().into_iter();
         let sides = [(Stream::Fetch, Side::Fetch), (Stream::Data, Side::Data)];
-        let of = |machine: &MachineState, (stream, side)| {
+        let curves = |machine: &MachineState, (stream, side)| {
             machine.curves(side, None, |_| 0).into_iter().map(move |curve| (stream, curve))
         };
         machine
-            .flat_map(|machine| sides.map(|side| of(machine, side)).into_iter().flatten())
+            .flat_map(|machine| sides.map(|side| curves(machine, side)).into_iter().flatten())
             .collect()
     }
 
@@ -292,7 +293,7 @@ impl Study {
         self.sizes.iter()
     }
 
-    /// The whole process.
+    /// The result of the whole process.
     pub fn total(&self) -> RegionResult {
         let sum = |stream: &PageStream| {
             let mut regions = stream.regions().into_iter();
@@ -312,7 +313,7 @@ impl Study {
         total
     }
 
-    /// Each region that was referenced, with what it has had.
+    /// Each region that was referenced, with its result.
     pub fn regions(&self) -> Vec<(Region, RegionResult)> {
         let (fetch, data) = (self.fetch.regions(), self.data.regions());
         let mut results = Vec::new();
@@ -326,7 +327,7 @@ impl Study {
         results
     }
 
-    /// Of these tallies, and of one region or all.
+    /// The result of these tallies, for one region or all regions.
     fn result(
         &self,
         fetch: Option<RegionTally>,
@@ -367,19 +368,19 @@ impl Study {
         }
     }
 
-    /// Base pages that one region or all grow by in 2 MiB pages.
+    /// Base pages by which one region, or all regions, grow with 2 MiB pages.
     fn huge_growth(&self, region: Option<usize>) -> u64 {
         let all = self.memory.huge_pages.growth();
-        let of = region.map_or(all, |region| all.get(region..=region).unwrap_or(&[]));
-        of.iter().map(|growth| growth.pages).sum()
+        let regions = region.map_or(all, |region| all.get(region..=region).unwrap_or(&[]));
+        regions.iter().map(|growth| growth.pages).sum()
     }
 
-    /// Page faults of one region or all.
+    /// Page faults of one region, or of all regions.
     fn page_faults(&self, region: Option<usize>) -> PageFaults {
-        let all = &self.memory.page_faults;
-        let of = region.map_or(all.as_slice(), |region| all.get(region..=region).unwrap_or(&[]));
+        let all = self.memory.page_faults.as_slice();
+        let regions = region.map_or(all, |region| all.get(region..=region).unwrap_or(&[]));
         let mut sum = PageFaults::default();
-        of.iter().for_each(|faults| sum.add(*faults));
+        regions.iter().for_each(|faults| sum.add(*faults));
         sum
     }
 
@@ -388,22 +389,23 @@ impl Study {
         let [first, others @ ..] = segment.fetch_pages() else { return };
         self.fetch.reserve();
         if !self.fetch.access_at_once(first.page.raw(), first.fetches.into(), false) {
-            self.other_fetches(std::slice::from_ref(first), 0);
+            self.fetches_slow(std::slice::from_ref(first), 0);
         }
         if !others.is_empty() {
-            self.other_fetches(others, first.fetches);
+            self.fetches_slow(others, first.fetches);
         }
     }
 
-    /// Fetches behind so many others, from a page that is not found at once or after the first one.
+    /// Makes the fetches from pages that are not found at once, or that follow the first page. `fetches_before` is the
+    /// number of earlier fetches of the segment.
     #[inline(never)]
-    fn other_fetches(&mut self, runs: &[FetchPage], mut fetches_before: u32) {
+    fn fetches_slow(&mut self, runs: &[FetchPage], mut fetches_before: u32) {
         for run in runs {
             let (traced, references) = (run.page.raw(), run.fetches.into());
             let order = order_of_fetch(fetches_before);
             self.fetch.reserve();
             if run.spilled {
-                // Of the instruction before.
+                // The second half of the instruction before.
                 let access = Access { traced, references: 0, stores: false, order: order - 2 };
                 self.fetch.access_spilled(access, &mut self.memory);
             }
@@ -413,17 +415,17 @@ impl Study {
         }
     }
 
-    /// All references of an execution have been made.
+    /// Ends an execution, after all its references.
     #[inline(always)]
     fn end_segment(&mut self) {
         if let Some(machine) = &mut self.memory.machine
-            && machine.is_behind()
+            && machine.has_pending()
         {
             machine.end_segment(self.fetch.front());
         }
     }
 
-    /// At most [`MOST_ITEMS`] data items of an execution of a segment.
+    /// Makes the references of at most [`MOST_ITEMS`] data items of an execution.
     #[inline(always)]
     fn data(&mut self, segment: &Segment, items: &[DataItem], addresses: &[VirtAddr]) {
         self.data.reserve();
@@ -437,7 +439,7 @@ impl Study {
                 }
                 _ => {
                     front.set_now(time);
-                    self.other_data(segment, item, *addr);
+                    self.data_slow(segment, item, *addr);
                     time = self.data.front().now();
                 }
             }
@@ -445,19 +447,19 @@ impl Study {
         self.data.front().set_now(time);
     }
 
-    /// More data items than [`MOST_ITEMS`].
+    /// Makes the references of more than [`MOST_ITEMS`] data items.
     #[cold]
-    fn much_data(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+    fn data_in_parts(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let parts = segment.data().chunks(MOST_ITEMS);
         for (items, addresses) in parts.zip(addresses.chunks(MOST_ITEMS)) {
             self.data(segment, items, addresses);
         }
     }
 
-    /// A data reference to a page that is not found at once, or that spans two, or that did not
-    /// happen.
+    /// Makes the references of a data item whose page is not found at once, that spans two pages, or that was not
+    /// executed.
     #[inline(never)]
-    fn other_data(&mut self, segment: &Segment, item: &DataItem, addr: VirtAddr) {
+    fn data_slow(&mut self, segment: &Segment, item: &DataItem, addr: VirtAddr) {
         let references = u64::from(item.references);
         if item.guarded && addr == VirtAddr::NULL {
             self.counts.skipped(item);
@@ -494,7 +496,7 @@ impl Study {
         }
     }
 
-    /// The process has memory in a range as traced: all of its pages, or it is not known which.
+    /// Records that pages of a traced range are present: all of them if `known`, otherwise an unknown part.
     fn present(&mut self, range: AddrRange, known: bool) {
         let (first, end) = base_pages(range);
         let new = self.memory.present.missing(&(first..end));
@@ -508,7 +510,7 @@ impl Study {
         for traced in self.memory.present.add(first..end).into_iter().flatten() {
             let number = PageNumber::new(traced);
             let page = self.memory.relocate(traced);
-            // A page that is known to have been untouched is touched by an execution that comes yet.
+            // A page that is known to be untouched is touched by a later execution.
             if self.memory.untouched.holds(page) {
                 self.memory.present.remove(traced..traced + 1);
             } else if self.memory.space.is_own(number) {
@@ -519,7 +521,7 @@ impl Study {
         }
     }
 
-    /// A range, as traced, is mapped otherwise than before.
+    /// Records that the mapping of a traced range has changed.
     fn mapping_changed(&mut self, range: AddrRange) {
         let range = range.widened_to(PageSize::BASE);
         let (first, end) = base_pages(range);
@@ -528,14 +530,14 @@ impl Study {
         self.data.mapping_changed(first, end, page);
     }
 
-    /// The memory of a range, as traced, is unmapped; returns the relocated base pages that it had.
+    /// Unmaps the memory of a traced range. Returns the relocated base pages that were resident.
     fn unmap(&mut self, range: AddrRange) -> Vec<u64> {
         let (page, end) = self.relocated(range);
         self.memory.huge_pages.unmap(page, end);
         self.memory.residency.remove(page, end)
     }
 
-    /// The relocated base pages of a range as traced, the first and the one past the last.
+    /// The relocated base pages of a traced range: the first, and the one past the last.
     fn relocated(&mut self, range: AddrRange) -> (u64, u64) {
         let (first, end) = base_pages(range);
         let page = self.memory.relocate(first);
@@ -556,20 +558,20 @@ impl Study {
     }
 }
 
-/// The base pages of a range, the first and the one past the last, its ends rounded up: as the
-/// kernel does for `munmap` (whose start is aligned) and `brk` (whose is not).
+/// The base pages of a range: the first, and the one past the last. Its ends are rounded up, as the kernel does for
+/// `munmap` (whose start is aligned) and `brk` (whose start is not).
 fn base_pages(range: AddrRange) -> (u64, u64) {
     let page = |addr: VirtAddr| addr.raw().div_ceil(PageSize::BASE.bytes());
     (page(range.start()), page(range.end()))
 }
 
-/// Where a fetch with so many fetches before it stands among all references of its segment.
+/// The position of a fetch among all references of its segment, given the number of fetches before it.
 #[inline(always)]
 fn order_of_fetch(fetches_before: u32) -> u32 {
     2 * fetches_before + 2
 }
 
-/// The same of data: behind the last of these fetches.
+/// The position of data among all references of its segment: behind the fetches before it.
 #[inline(always)]
 fn order_of_data(fetches_before: u32) -> u32 {
     2 * fetches_before + 1
@@ -597,7 +599,7 @@ impl Consumer for Study {
         if segment.data().len() <= MOST_ITEMS {
             self.data(segment, segment.data(), addresses);
         } else {
-            self.much_data(segment, addresses);
+            self.data_in_parts(segment, addresses);
         }
         self.end_segment();
         if let Some(attribution) = &mut self.attribution {
@@ -631,7 +633,7 @@ impl Consumer for Study {
         }
         match event {
             Event::Map { range, source, .. } => {
-                // Memory that grows replaces nothing.
+                // A stack or heap that grows replaces no mapping.
                 if !matches!(source, MapSource::Stack | MapSource::Heap) {
                     self.unmap(*range);
                 }
@@ -653,7 +655,7 @@ impl Consumer for Study {
             Event::Remap { from, to } => self.remap(*from, *to),
             Event::Present { range, known, first } => {
                 if *first {
-                    // No execution that counts came before: those until here were skipped, or a sample has none.
+                    // No counted execution came before: executions so far were skipped, or not sampled.
                     if !self.memory.left_out {
                         self.resumed();
                     }
@@ -740,7 +742,8 @@ impl Observer for Study {
             lines: self.lines.as_ref().map(LineSample::results_only),
             native_layout: self.native_layout,
             allocation_wrappers: Vec::new(),
-            attribution: self.attribution.as_ref().map(|of| Box::new(of.results_only())),
+            attribution: (self.attribution.as_ref())
+                .map(|attribution| Box::new(attribution.results_only())),
             counts: self.counts.clone(),
             before_warming: None,
         })

@@ -1,9 +1,9 @@
 //! Page faults of a process's own memory: in 4 KiB pages, and with 2 MiB pages wherever they fit.
 //!
-//! Linux gives an anonymous mapping a 2 MiB page at the first touch of a naturally aligned range of 2 MiB
-//! that lies in the mapping and has no page table; in a range that has one, it gives 4 KiB pages until all
-//! of the range is unmapped or given back (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Pages that `khugepaged`
-//! would collapse later fault no less.
+//! Linux maps a 2 MiB page of an anonymous mapping at the first touch of a naturally aligned range of 2 MiB that lies
+//! in the mapping and has no page table. A range with a page table gets 4 KiB pages until all of it is unmapped or
+//! freed with `madvise` (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Later collapses by `khugepaged` do not
+//! change the number of faults.
 
 use std::ops::Range;
 
@@ -13,26 +13,26 @@ use rustc_hash::FxHashMap;
 
 use super::bits::Bits512;
 
-/// Base pages of a 2 MiB page, as a logarithm.
+/// log2 of the base pages of a 2 MiB page.
 const HUGE_LOG2: u8 = PageSize::HUGE.base_shift();
-/// The number of base pages of a 2 MiB page.
+/// Base pages of a 2 MiB page.
 pub const HUGE_PAGES: u64 = 1 << HUGE_LOG2;
 
 /// Page faults at first touches of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PageFaults {
-    /// Where all pages have 4 KiB.
+    /// Page faults if all pages have 4 KiB.
     pub base: u64,
-    /// With 2 MiB pages wherever they fit: those that give one.
+    /// With 2 MiB pages wherever they fit: faults that map a 2 MiB page.
     pub huge: u64,
-    /// Of these, those for which the process had given a 2 MiB page back before.
+    /// Faults among `huge` for which the process had freed a 2 MiB page before.
     pub huge_again: u64,
-    /// With 2 MiB pages wherever they fit: those that give a 4 KiB page.
+    /// With 2 MiB pages wherever they fit: faults that map a 4 KiB page.
     pub left: u64,
 }
 
 impl PageFaults {
-    /// Adds those of other memory.
+    /// Adds the page faults of other memory.
     pub fn add(&mut self, other: PageFaults) {
         self.base += other.base;
         self.huge += other.huge;
@@ -41,13 +41,15 @@ impl PageFaults {
     }
 }
 
-/// Base pages of a region that are present with 2 MiB pages wherever they fit, and where all pages have 4 KiB.
+/// The growth of a region's memory with 2 MiB pages, in base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Growth {
+    /// Base pages present with 2 MiB pages wherever they fit.
     present: u64,
+    /// Base pages present if all pages have 4 KiB.
     touched: u64,
     most_touched: u64,
-    /// How many more are present with 2 MiB pages, at the time when most were touched.
+    /// `present` less `touched`, at the time of the most touched pages.
     pub pages: u64,
 }
 
@@ -66,11 +68,11 @@ impl Growth {
 /// An aligned range of 2 MiB that has a page table, or a 2 MiB page.
 #[derive(Clone, Default)]
 struct HugeRange {
-    /// The base pages that are present with 2 MiB pages wherever they fit.
+    /// The base pages present with 2 MiB pages wherever they fit.
     present: Bits512,
-    /// The base pages that are present where all pages have 4 KiB.
+    /// The base pages present if all pages have 4 KiB.
     touched: Bits512,
-    /// The region that its growth counts for.
+    /// The region to which its growth is attributed.
     region: usize,
 }
 
@@ -85,20 +87,20 @@ impl HugeRange {
     }
 }
 
-/// The pages that are present where memory has 2 MiB pages wherever they fit.
+/// The pages present with 2 MiB pages wherever they fit.
 #[derive(Clone, Default)]
 pub struct HugePages {
-    /// By the number of 2 MiB; ranges with a page table are in it also where no page is.
+    /// The ranges with a page table or a 2 MiB page, by their number. A page table may be empty.
     ranges: FxHashMap<u64, HugeRange>,
-    /// By region.
+    /// The growth of each region.
     growth: Vec<Growth>,
-    /// 2 MiB pages that were given back as a whole, without those that faults took since.
-    given_back: u64,
+    /// Whole 2 MiB pages that were freed, less the faults that reused them.
+    freed: u64,
 }
 
 impl HugePages {
-    /// A base page of a region is touched that is not present in 4 KiB pages. `fits` says whether a 2 MiB page around
-    /// it would lie in memory that can have one. Adds the faults of both.
+    /// Touches a base page of a region that is not present in 4 KiB pages, and adds its faults. `fits` returns whether
+    /// the 2 MiB around it lie in memory that may have a 2 MiB page.
     pub fn touch(
         &mut self,
         page: u64,
@@ -110,19 +112,19 @@ impl HugePages {
         let huge = !self.ranges.contains_key(&(page >> HUGE_LOG2)) && fits();
         if huge {
             faults.huge += 1;
-            faults.huge_again += u64::from(self.given_back > 0);
-            self.given_back = self.given_back.saturating_sub(1);
+            faults.huge_again += u64::from(self.freed > 0);
+            self.freed = self.freed.saturating_sub(1);
         }
         let is_new = self.add(page, region, huge);
         faults.left += u64::from(is_new && !huge);
     }
 
-    /// A base page of a region comes to be present without a fault.
+    /// Makes a base page of a region present without a fault.
     pub fn moved_to(&mut self, page: u64, region: usize) {
         self.add(page, region, false);
     }
 
-    /// A base page comes to be present, and with it all 2 MiB around it if `huge`; whether it was not.
+    /// Makes a base page present, and all 2 MiB around it if `huge`. Returns whether it was absent.
     fn add(&mut self, page: u64, region: usize, huge: bool) -> bool {
         let new = || HugeRange { region, ..HugeRange::default() };
         let range = self.ranges.entry(page >> HUGE_LOG2).or_insert_with(new);
@@ -143,57 +145,58 @@ impl HugePages {
         &self.growth
     }
 
-    /// The same without pages: only results are read from now on.
+    /// The growth without pages, if only results are read from now on.
     pub fn results_only(&self) -> Self {
         HugePages { growth: self.growth.clone(), ..HugePages::default() }
     }
 
-    /// The base pages in `first..end` are unmapped. A page table without a page goes, too.
+    /// Unmaps the base pages in `first..end`, and frees page tables without pages.
     pub fn unmap(&mut self, first: u64, end: u64) {
         self.remove(first, end, |present, _| present.is_empty());
     }
 
-    /// The base pages in `first..end` are given back, and stay mapped (`MADV_DONTNEED`): a page table goes with
-    /// them where all of its range is given back, since Linux 6.14.
+    /// Frees the base pages in `first..end`, which stay mapped (`MADV_DONTNEED`). Also frees page tables whose whole
+    /// range is freed, as Linux does since 6.14.
     pub fn give_back(&mut self, first: u64, end: u64) {
         self.remove(first, end, |_, is_whole| is_whole);
     }
 
-    /// Takes the base pages in `first..end` out. `goes` says whether a range has no page table any more,
-    /// from the pages that stay and from whether it lies in `first..end` as a whole.
-    fn remove(&mut self, first: u64, end: u64, goes: impl Fn(&Bits512, bool) -> bool) {
+    /// Removes the base pages in `first..end`. `frees_table` returns whether the page table of a range is freed, given
+    /// the pages that stay, and whether the whole range lies in `first..end`.
+    fn remove(&mut self, first: u64, end: u64, frees_table: impl Fn(&Bits512, bool) -> bool) {
         if first >= end {
             return;
         }
         let numbers = first >> HUGE_LOG2..=(end - 1) >> HUGE_LOG2;
-        let (given_back, growth) = (&mut self.given_back, &mut self.growth);
-        let mut goes = |number: u64, range: &mut HugeRange| {
+        let (freed, growth) = (&mut self.freed, &mut self.growth);
+        let mut frees_range = |number: u64, range: &mut HugeRange| {
             let start = number << HUGE_LOG2;
             let (first, end) = (first.max(start), end.min(start + HUGE_PAGES));
             let is_whole = end - first == HUGE_PAGES;
-            *given_back += u64::from(is_whole && range.present.is_full());
+            *freed += u64::from(is_whole && range.present.is_full());
             let before = range.sizes();
             for page in first..end {
                 range.present.remove(place(page));
                 range.touched.remove(place(page));
             }
             growth[range.region].change(before, range.sizes());
-            goes(&range.present, is_whole)
+            frees_table(&range.present, is_whole)
         };
         if numbers.end() - numbers.start() < self.ranges.len() as u64 {
             for number in numbers {
-                if self.ranges.get_mut(&number).is_some_and(|range| goes(number, range)) {
+                if self.ranges.get_mut(&number).is_some_and(|range| frees_range(number, range)) {
                     self.ranges.remove(&number);
                 }
             }
         } else {
-            self.ranges.retain(|number, range| !numbers.contains(number) || !goes(*number, range));
+            self.ranges
+                .retain(|number, range| !numbers.contains(number) || !frees_range(*number, range));
         }
     }
 }
 
-/// The memory whose first touch is known to fault: all of it while no execution is left out, and afterwards what is
-/// mapped or given back. Executions that were left out may have touched other memory.
+/// The memory whose first touch is known to fault: all memory as long as no execution is left out, and afterwards
+/// memory that is newly mapped or freed. Executions that were left out may have touched other memory.
 #[derive(Clone, Default)]
 pub struct Untouched {
     /// `None`: all memory.
@@ -201,7 +204,7 @@ pub struct Untouched {
 }
 
 impl Untouched {
-    /// A part of the execution was left out: all memory may have been touched.
+    /// Records that executions were left out, which may have touched any memory.
     pub fn clear(&mut self) {
         self.known = Some(RangeSet::new());
     }
@@ -211,7 +214,7 @@ impl Untouched {
         self.known.as_ref().is_none_or(|known| known.contains(&page))
     }
 
-    /// The base pages are mapped again, or given back.
+    /// Adds base pages that are mapped again, or freed.
     pub fn emptied(&mut self, pages: Range<u64>) {
         if let Some(known) = &mut self.known
             && !pages.is_empty()
@@ -220,7 +223,7 @@ impl Untouched {
         }
     }
 
-    /// The base pages are unmapped.
+    /// Removes base pages that are unmapped.
     pub fn unmapped(&mut self, pages: Range<u64>) {
         if let Some(known) = &mut self.known
             && !pages.is_empty()
@@ -229,7 +232,7 @@ impl Untouched {
         }
     }
 
-    /// The base pages `from` become the first of `to`, whose others are new.
+    /// Moves the state of base pages `from` to the beginning of `to`. The rest of `to` is new.
     pub fn moved(&mut self, from: Range<u64>, to: Range<u64>) {
         let Some(known) = &mut self.known else { return };
         let inside = |range: &Range<u64>| range.start.max(from.start)..range.end.min(from.end);
@@ -244,7 +247,7 @@ impl Untouched {
     }
 }
 
-/// The place of a base page in its range.
+/// The index of a base page in its range.
 fn place(page: u64) -> usize {
     (page % HUGE_PAGES) as usize
 }
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_page_is_split_where_a_part_of_it_goes() {
+    fn a_huge_page_is_split_by_a_partial_unmap() {
         let mut pages = HugePages::default();
         touch(&mut pages, 5, true);
         pages.unmap(0, 256);
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn all_memory_is_untouched_until_something_is_left_out() {
+    fn all_memory_is_untouched_until_executions_are_left_out() {
         let mut untouched = Untouched::default();
         assert!(untouched.holds(7));
         untouched.clear();
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_moves_stays_as_it_was_and_what_is_added_is_untouched() {
+    fn moved_memory_keeps_its_state_and_added_memory_is_untouched() {
         let mut untouched = Untouched::default();
         untouched.clear();
         untouched.emptied(12..30);
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_page_that_was_given_back_is_taken_once() {
+    fn a_freed_huge_page_is_reused_once() {
         let mut pages = HugePages::default();
         touch(&mut pages, 0, true);
         touch(&mut pages, 512, true);
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_grows_by_what_huge_pages_hold_and_nothing_touches() {
+    fn memory_grows_by_the_untouched_part_of_huge_pages() {
         let mut pages = HugePages::default();
         touch(&mut pages, 0, true);
         touch(&mut pages, 512, true);
@@ -357,15 +360,15 @@ mod tests {
         assert_eq!(pages.results_only().growth(), pages.growth());
     }
 
-    /// One page at a time, each as the kernel's documents have it.
+    /// A naive model, one page at a time, after the kernel's documentation.
     #[derive(Default)]
-    struct Plain {
+    struct Naive {
         tables: BTreeMap<u64, BTreeSet<u64>>,
         touched: BTreeSet<u64>,
-        given_back: usize,
+        freed: usize,
     }
 
-    impl Plain {
+    impl Naive {
         fn growth(&self) -> usize {
             self.tables.values().map(BTreeSet::len).sum::<usize>() - self.touched.len()
         }
@@ -375,8 +378,8 @@ mod tests {
             let number = page / 512;
             if !self.tables.contains_key(&number) && fits {
                 self.tables.insert(number, (512 * number..512 * number + 512).collect());
-                if self.given_back > 0 {
-                    self.given_back -= 1;
+                if self.freed > 0 {
+                    self.freed -= 1;
                     return AGAIN;
                 }
                 return HUGE;
@@ -389,14 +392,14 @@ mod tests {
             for number in 0..8 {
                 let all: Vec<u64> = (512 * number..512 * number + 512).collect();
                 let Some(table) = self.tables.get_mut(&number) else { continue };
-                let gone: Vec<u64> =
+                let removed: Vec<u64> =
                     all.iter().copied().filter(|page| (first..end).contains(page)).collect();
-                if gone.is_empty() {
+                if removed.is_empty() {
                     continue;
                 }
-                self.given_back += usize::from(gone == all && table.len() == all.len());
-                table.retain(|page| !gone.contains(page));
-                if if unmapped { table.is_empty() } else { gone == all } {
+                self.freed += usize::from(removed == all && table.len() == all.len());
+                table.retain(|page| !removed.contains(page));
+                if if unmapped { table.is_empty() } else { removed == all } {
                     self.tables.remove(&number);
                 }
             }
@@ -410,27 +413,28 @@ mod tests {
         fn faults_are_those_of_one_page_at_a_time(
             steps in proptest::collection::vec((0u8..8, 0u64..4096, 0u64..1500, any::<bool>()), 1..300),
         ) {
-            let (mut fast, mut plain) = (HugePages::default(), Plain::default());
+            let (mut fast, mut naive) = (HugePages::default(), Naive::default());
             for (kind, page, length, fits) in steps {
                 let end = (page + length).min(4096);
                 match kind {
                     0 => {
                         fast.unmap(page, end);
-                        plain.remove(page, end, true);
+                        naive.remove(page, end, true);
                     }
                     1 => {
                         fast.give_back(page, end);
-                        plain.remove(page, end, false);
+                        naive.remove(page, end, false);
                     }
                     2 => {
                         fast.moved_to(page, 1);
-                        plain.tables.entry(page / 512).or_default().insert(page);
-                        plain.touched.insert(page);
+                        naive.tables.entry(page / 512).or_default().insert(page);
+                        naive.touched.insert(page);
                     }
-                    _ => prop_assert_eq!(touch(&mut fast, page, fits), plain.touch(page, fits)),
+                    _ => prop_assert_eq!(touch(&mut fast, page, fits), naive.touch(page, fits)),
                 }
-                let growth = fast.growth.iter().map(|of| of.present - of.touched).sum::<u64>();
-                prop_assert_eq!(growth, plain.growth() as u64);
+                let growth = fast.growth.iter();
+                let growth = growth.map(|region| region.present - region.touched).sum::<u64>();
+                prop_assert_eq!(growth, naive.growth() as u64);
             }
         }
     }

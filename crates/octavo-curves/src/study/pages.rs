@@ -1,9 +1,9 @@
 //! The state of each page, found by one look-up for all page sizes.
 //!
-//! A *leaf* covers 2 MiB of address space and holds, for each page of each size up to that, when it
-//! was last put into a recency order; larger pages have theirs in an *upper* node of 1 GiB. So a
-//! reference that misses everywhere costs one hash look-up and then plain indexing, and the memory
-//! is some 0.2% of what the program touches densely.
+//! A *leaf* covers 2 MiB of address space and holds, for each page of each size up to that, the time at
+//! which it was last inserted into a recency order; larger pages have theirs in an *upper* node of 1 GiB.
+//! So a reference that misses everywhere costs one hash look-up and then array accesses, and the state
+//! takes some 0.2% of the memory that the program touches densely.
 
 use octavo_trace::RegionId;
 use rustc_hash::FxHashMap;
@@ -11,17 +11,17 @@ use rustc_hash::FxHashMap;
 use super::bits::Bits512;
 use crate::sizes::Sizes;
 
-/// Base pages in a leaf and in an upper node, as logarithms.
+/// log2 of the base pages in a leaf and in an upper node.
 const LEAF_LOG2: u8 = 9;
 const UPPER_LOG2: u8 = 18;
 /// The number of base pages in a leaf.
 pub const LEAF_PAGES: usize = 1 << LEAF_LOG2;
 
-/// The place of one page of one size, in one level's recency order: where its stamp lies.
+/// The index of the stamp of one page of one size in one level's recency order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place(pub u32);
 
-/// Where the stamps of one base page, at every size, lie. Cheap to keep beside the page.
+/// The locations of the stamps of one base page at every size, kept with the page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
     leaf: u32,
@@ -36,10 +36,11 @@ pub struct Leaf {
     spot: Spot,
     /// Its upper node.
     upper: u32,
-    /// Which of its base pages are in the front, and in which slot.
+    /// The base pages that are in the front.
     in_front: Bits512,
+    /// The front slot of each of them.
     slots: [u8; LEAF_PAGES],
-    /// The region of each base page, +1; 0 where it must be asked for.
+    /// The region of each base page plus 1; 0 if it is unknown.
     regions: [u16; LEAF_PAGES],
     /// Base pages touched since they were mapped.
     touched: Bits512,
@@ -47,7 +48,7 @@ pub struct Leaf {
 
 struct Upper {
     stamps: u32,
-    /// Which of its leaves have base pages in the front.
+    /// The leaves that have base pages in the front.
     in_front: Bits512,
 }
 
@@ -77,7 +78,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Room for the stamps of `levels` recency orders at each of `sizes`.
+    /// No pages; each page has stamps for `levels` recency orders at each of `sizes`.
     pub fn new(sizes: &Sizes, levels: usize) -> Self {
         let (mut leaf_stride, mut upper_stride) = (0, 0);
         let mut columns = Vec::new();
@@ -107,7 +108,7 @@ impl Pages {
         }
     }
 
-    /// Where base page `page` keeps its data; made when it is new.
+    /// The location of the state of base page `page`, which is created if it is new.
     #[inline(always)]
     pub fn spot(&mut self, page: u64) -> Spot {
         let number = page >> LEAF_LOG2;
@@ -195,8 +196,8 @@ impl Pages {
         &mut self.leaves[spot.leaf as usize]
     }
 
-    /// Notes that a base page enters the front. Returns the least base-page shift at which it shares its page with
-    /// one in the front already; more than any page size's where there is none.
+    /// Records that a base page enters the front. Returns the least base-page shift at which the larger page that
+    /// contains it contains another base page in the front; above the shift of all page sizes if there is none.
     #[inline(always)]
     pub fn enter_front(&mut self, spot: Spot, page: u64, slot: usize) -> u8 {
         let leaf = &mut self.leaves[spot.leaf as usize];
@@ -215,8 +216,8 @@ impl Pages {
         LEAF_LOG2 + nearest
     }
 
-    /// Notes that a base page leaves the front. Returns the least base-page shift at which it shares its page with
-    /// one that stays there; more than any page size's where there is none.
+    /// Records that a base page leaves the front. Returns the least base-page shift at which the larger page that
+    /// contains it contains another base page in the front; above the shift of all page sizes if there is none.
     #[inline(always)]
     pub fn leave_front(&mut self, spot: Spot, page: u64) -> u8 {
         let leaf = &mut self.leaves[spot.leaf as usize];
@@ -231,13 +232,13 @@ impl Pages {
         LEAF_LOG2 + upper.nearest(in_upper)
     }
 
-    /// Drops regions and touches of the base pages in `first..end`: their mapping changed.
+    /// Drops regions and touches of the base pages in `first..end`, whose mapping has changed.
     pub fn invalidate(&mut self, first: u64, end: u64) {
         if first >= end {
             return;
         }
         let (first_leaf, last_leaf) = (first >> LEAF_LOG2, (end - 1) >> LEAF_LOG2);
-        // A wide range is walked by the leaves that are, not by the addresses that might be.
+        // For a wide range, visits the existing leaves instead of all numbers in the range.
         if last_leaf - first_leaf > self.leaves.len() as u64 {
             for leaf in &mut self.leaves {
                 leaf.invalidate(first, end);
@@ -253,18 +254,18 @@ impl Pages {
 }
 
 impl Leaf {
-    /// The region noted for a base page, if any is.
+    /// The region of a base page, if it is known.
     #[inline(always)]
     pub fn region(&self, page: u64) -> Option<RegionId> {
         self.regions[page as usize % LEAF_PAGES].checked_sub(1).map(RegionId)
     }
 
-    /// Notes a base page's region.
+    /// Sets the region of a base page.
     pub fn set_region(&mut self, page: u64, region: RegionId) {
         self.regions[page as usize % LEAF_PAGES] = region.0 + 1;
     }
 
-    /// Marks a base page as touched; whether it was not before.
+    /// Marks a base page as touched. Returns whether it was not before.
     #[inline(always)]
     pub fn touch(&mut self, page: u64) -> bool {
         self.touched.insert(page as usize % LEAF_PAGES)
@@ -289,7 +290,7 @@ impl Leaf {
     }
 }
 
-/// When each page was last put into each recency order; 0 for never.
+/// The time at which each page was last inserted into each recency order; 0 for never.
 #[derive(Default)]
 pub struct Stamps(Vec<u32>);
 

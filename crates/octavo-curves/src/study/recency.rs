@@ -8,23 +8,25 @@
 
 use super::pages::{Place, Stamps};
 
-/// From this stamp on an order wants to be renumbered; some 16 million more still fit.
+/// From this stamp on an order should be renumbered; some 16 million more stamps still fit.
 const LATE_STAMP: u32 = u32::MAX - (1 << 24);
 
-/// A recency order of pages, known by their places.
+/// A recency order of pages, identified by their places.
 pub struct Recency {
-    /// The stamp that comes in next, and the oldest that may still be taken. 0 is not a stamp.
+    /// The next stamp. 0 is not a stamp.
     next: u32,
+    /// The oldest stamp that may be in use.
     oldest: u32,
-    /// Which of the stamps in `oldest..next`, modulo the ring's length, are taken, and by whom.
+    /// A bitmap of the stamps in use, modulo the length of the ring.
     taken: Box<[u64]>,
+    /// The page of each stamp in use.
     places: Box<[Place]>,
-    /// The ring's length less one: a power of two less one.
+    /// The length of the ring, a power of two, less one.
     mask: u32,
 }
 
 impl Recency {
-    /// An order that will hold at most `capacity` pages.
+    /// An empty order of at most `capacity` pages.
     pub fn new(capacity: u32) -> Self {
         // Room for four times as many stamps makes closing the holes rare.
         let ring = (capacity as usize * 4).next_power_of_two().max(256);
@@ -43,7 +45,7 @@ impl Recency {
         stamps[place] >= self.oldest
     }
 
-    /// Takes out a page that is in the order.
+    /// Removes a page that is in the order.
     #[inline(always)]
     pub fn remove(&mut self, place: Place, stamps: &Stamps) {
         let bit = stamps[place] & self.mask;
@@ -51,7 +53,7 @@ impl Recency {
         self.taken[bit as usize / 64] &= !(1 << (bit % 64));
     }
 
-    /// Puts in, as the most recent, a page that is not in the order.
+    /// Inserts a page that is not in the order as the most recent.
     #[inline(always)]
     pub fn push(&mut self, place: Place, stamps: &mut Stamps) {
         if self.next - self.oldest > self.mask {
@@ -98,8 +100,8 @@ impl Recency {
         self.next >= LATE_STAMP
     }
 
-    /// Numbers the pages from 1 again. Every stamp of this order must have been set to 0 since
-    /// `pages` was taken from [`Recency::pages`].
+    /// Renumbers `pages`, the result of [`Recency::pages`], from 1. All stamps of this order must have been set
+    /// to 0 since.
     pub fn renumber(&mut self, pages: Vec<Place>, stamps: &mut Stamps) {
         self.taken.fill(0);
         (self.oldest, self.next) = (1, 1);
@@ -117,7 +119,7 @@ impl Recency {
             .collect()
     }
 
-    /// For tests: an empty order whose next stamp is `next`.
+    /// Sets the next stamp of an empty order, for tests.
     #[cfg(test)]
     pub fn start_at(&mut self, next: u32) {
         (self.oldest, self.next) = (next, next);
@@ -140,8 +142,8 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(256))]
 
-        /// Against a list: random uses of few pages in an order of few entries, so that there are
-        /// holes, long-lived pages and rounds of the ring.
+        /// Random uses of few pages in an order of few entries, with holes, long-lived pages and wrap-arounds of
+        /// the ring, compared with a list.
         #[test]
         fn an_order_is_a_list(
             uses in prop::collection::vec(0u64..24, 1..3000), entries in 1u32..20, start in 1u32..500,

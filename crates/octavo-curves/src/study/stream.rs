@@ -1,11 +1,11 @@
-//! One stream of references, fetches or data, against TLBs of every page size at once.
+//! One stream of references, fetches or data, in TLBs of every page size at once.
 //!
-//! Exact fully associative LRU in two parts. The front holds the base pages used last. Behind it, a
-//! recency order for each page size holds the pages of that size that are in the TLB but have no
-//! base page in the front. A page of size *S* is in the TLB if a base page of it is in the front
-//! (the nearest page in the front decides this for all sizes at once), or if the order holds it. The
-//! pages of a size in the front and in the order are together the TLB's contents; when they are one
-//! too many, the oldest one in the order is evicted.
+//! The TLBs are exact fully associative LRU, in two parts. The front holds the base pages used last.
+//! Behind it, a recency order for each page size holds the pages of that size that are in the TLB but
+//! have no base page in the front. A page of size *S* is in the TLB if it contains a base page in the
+//! front (the nearest page in the front decides this for all sizes at once), or if the order holds it.
+//! The pages of a size in the front and in the order are together the TLB's contents; if they exceed its
+//! entries, the oldest page in the order is evicted.
 
 use octavo_trace::RegionId;
 use octavo_types::PageSize;
@@ -17,13 +17,13 @@ use super::recency::Recency;
 use crate::footprint::PageSet;
 use crate::sizes::Sizes;
 
-/// How often recency orders are asked whether their stamps run out.
+/// Misses between two checks whether stamps of recency orders run out.
 const RENUMBER_CHECK_MISSES: u32 = 1 << 20;
 /// Spilled look-ups are counted by how aligned the page boundary is; from 2^18 pages it is 1 GiB.
 const ALIGNMENTS: usize = 19;
 
-/// Entries of each TLB level, all fully associative; level *n + 1* is looked up on a miss of level
-/// *n*, and both take the page in.
+/// Entries of each TLB level, all fully associative. Level *n + 1* is looked up on a miss of level *n*, and
+/// both are filled.
 pub type Levels = Vec<u32>;
 
 /// Accesses and misses of one level at one page size.
@@ -37,14 +37,14 @@ pub struct Curve {
     pub entries: u32,
     /// Look-ups.
     pub accesses: u64,
-    /// Look-ups that found nothing.
+    /// Look-ups that missed.
     pub misses: u64,
 }
 
-/// One page size's first level.
+/// The first level of one page size.
 struct First {
     behind: Recency,
-    /// Pages in the TLB, in front and behind.
+    /// Pages in the TLB: in the front and in `behind`.
     filled: u32,
 }
 
@@ -62,39 +62,38 @@ pub struct RegionTally {
     pub references: u64,
     /// Misses, `[level][size]` flat.
     misses: Vec<u64>,
-    /// Second halves of references that span base pages, by the boundary's alignment.
+    /// Second halves of references that span base pages, by the alignment of the page boundary.
     spilled: [u64; ALIGNMENTS],
-    /// Base pages touched, and those that were present before counting began.
+    /// Base pages touched, or present when counting began.
     pub touched: PageSet,
 }
 
-/// The process's memory, of which the stream asks when a page is new to it.
+/// The process's memory, which the stream queries for new pages.
 pub trait Memory {
-    /// Where a traced base page would be.
+    /// The relocated number of a traced base page.
     fn relocate(&mut self, traced: u64) -> u64;
     /// The region of a traced base page.
     fn region(&mut self, traced: u64) -> RegionId;
-    /// The traced base page `traced`, `page` when relocated, of a region is touched for the first time
-    /// since it was mapped.
+    /// Records the first touch of a base page of a region since it was mapped; `page` is its relocated number.
     fn touched(&mut self, traced: u64, page: u64, region: RegionId);
-    /// The TLBs of a machine that see all references, too, if there is one.
+    /// The TLBs of a machine, which get all references, too, if there are any.
     fn machine(&mut self) -> Option<&mut MachineState>;
 }
 
-/// References to one base page, one after the other.
+/// Consecutive references to one base page.
 #[derive(Clone, Copy)]
 pub struct Access {
     /// The page, as traced.
     pub traced: u64,
-    /// How many; none where a look-up is the second half of a reference that spans pages.
+    /// Number of references; 0 for the second half of a reference that spans pages.
     pub references: u64,
     /// Whether any of them is a store.
     pub stores: bool,
-    /// Where in its segment it comes, so that fetches and data can be put in order.
+    /// The position in the segment, which puts fetches and data in order.
     pub order: u32,
 }
 
-/// A stream against its TLBs.
+/// A stream and its TLBs.
 pub struct PageStream {
     side: Side,
     front: Front,
@@ -105,10 +104,10 @@ pub struct PageStream {
     further: Vec<Vec<Further>>,
     regions: Vec<RegionTally>,
     until_renumber_check: u32,
-    /// How many sizes, from the first on, have all pages of the TLB in the front: 1 for base pages where
-    /// the front has as many slots as the TLB, else 0.
+    /// Number of sizes, from the first on, whose TLB lies entirely in the front: 1 if base pages are studied
+    /// and the front has as many slots as the TLB has entries, else 0.
     in_front_alone: usize,
-    /// The sizes, a bit each, at which an access has missed all levels since this was asked for.
+    /// A bit for each size at which an access has missed all levels since the last [`PageStream::take_missed`].
     missed: u32,
 }
 
@@ -140,7 +139,7 @@ impl PageStream {
         }
     }
 
-    /// The sizes, a bit each, at which an access has missed all levels since the last call.
+    /// A bit for each size at which an access has missed all levels since the last call.
     pub fn take_missed(&mut self) -> u32 {
         std::mem::take(&mut self.missed)
     }
@@ -156,7 +155,7 @@ impl PageStream {
         &mut self.front
     }
 
-    /// `references` to the traced base page `traced`, if it is found at once; whether it was.
+    /// Makes `references` references to a traced base page, if the front finds it at once. Returns whether it did.
     #[inline(always)]
     pub fn access_at_once(&mut self, traced: u64, references: u64, stores: bool) -> bool {
         let slot = self.front.guess(traced, stores);
@@ -166,16 +165,16 @@ impl PageStream {
         slot.is_some()
     }
 
-    /// References to a base page.
+    /// Makes references to a base page.
     #[inline(always)]
     pub fn access(&mut self, access: Access, memory: &mut impl Memory) {
         if !self.access_at_once(access.traced, access.references, access.stores) {
-            self.access_otherwise(access, memory);
+            self.access_slow(access, memory);
         }
     }
 
-    /// The second half of a reference that spans into a base page: a look-up at those page sizes
-    /// at which the two pages differ, but no reference.
+    /// Makes the second half of a reference that spans into a base page: a look-up, at the page sizes at which
+    /// the two pages differ, but not a reference.
     #[inline(never)]
     pub fn access_spilled(&mut self, access: Access, memory: &mut impl Memory) {
         let traced = access.traced;
@@ -185,16 +184,16 @@ impl PageStream {
         self.tally(region).spilled[alignment] += 1;
     }
 
-    /// References to a page that was not found at once.
+    /// Makes references to a page that the front did not find at once.
     #[inline(never)]
-    pub fn access_otherwise(&mut self, access: Access, memory: &mut impl Memory) {
+    pub fn access_slow(&mut self, access: Access, memory: &mut impl Memory) {
         let Access { traced, references, stores, order } = access;
         self.front.reserve();
         let page = memory.relocate(traced);
         let spot = self.pages.spot(page);
         let leaf = self.pages.leaf(spot);
         let (known, is_first, slot) = (leaf.region(page), leaf.touch(page), leaf.slot(page));
-        let region = known.unwrap_or_else(|| self.note_region(spot, page, memory.region(traced)));
+        let region = known.unwrap_or_else(|| self.set_region(spot, page, memory.region(traced)));
         if is_first {
             memory.touched(traced, page, region);
             self.tally(region).touched.insert(page);
@@ -233,8 +232,8 @@ impl PageStream {
         }
     }
 
-    /// Puts a page that leaves the front behind, at the sizes at which no other page of the front
-    /// shares its page. Returns the least base-page shift at which one does.
+    /// Moves a base page that leaves the front into the recency orders, at the sizes at which the page that
+    /// contains it contains no other base page in the front. Returns the least base-page shift at which it does.
     #[inline(always)]
     fn put_behind(&mut self, leaver: Page) -> u8 {
         let shares = self.pages.leave_front(leaver.spot, leaver.number);
@@ -247,8 +246,9 @@ impl PageStream {
         shares
     }
 
-    /// Looks a page that comes into the front up, at the sizes at which no page of the front shares
-    /// its page, and takes it out from behind. From base-page shift `shares` on one does.
+    /// Looks up a base page that enters the front, at the sizes at which the page that contains it contains no
+    /// other base page in the front, and removes it from the recency orders. From base-page shift `shares` on it
+    /// contains another one.
     #[inline(always)]
     fn look_behind(&mut self, page: u64, spot: Spot, region: RegionId, shares: u8) {
         let sizes = self.sizes.len();
@@ -281,15 +281,15 @@ impl PageStream {
         }
     }
 
-    /// Notes the region of a base page, and returns it.
+    /// Sets the region of a base page, and returns it.
     #[cold]
-    fn note_region(&mut self, spot: Spot, page: u64, region: RegionId) -> RegionId {
+    fn set_region(&mut self, spot: Spot, page: u64, region: RegionId) -> RegionId {
         self.pages.leaf(spot).set_region(page, region);
         self.tally(region);
         region
     }
 
-    /// A base page, when relocated, belongs to the memory of a region without a reference.
+    /// Adds a relocated base page to the memory of a region without a reference.
     pub fn present(&mut self, page: u64, region: RegionId) {
         self.tally(region).touched.insert(page);
     }
@@ -297,13 +297,13 @@ impl PageStream {
     fn tally(&mut self, region: RegionId) -> &mut RegionTally {
         let needed = usize::from(region.0) + 1;
         if self.regions.len() < needed {
-            let fresh = RegionTally {
+            let zero = RegionTally {
                 references: 0,
                 misses: vec![0; self.sizes.len() * self.levels.len()],
                 spilled: [0; ALIGNMENTS],
                 touched: PageSet::default(),
             };
-            self.regions.resize(needed, fresh);
+            self.regions.resize(needed, zero);
         }
         &mut self.regions[usize::from(region.0)]
     }
@@ -325,8 +325,8 @@ impl PageStream {
         }
     }
 
-    /// The mapping of the traced base pages `first..end`, relocated from `page` on, has changed:
-    /// regions are asked for again, and the next touch is a first one.
+    /// Records that the mapping of the traced base pages `first..end`, relocated from `page` on, has changed: drops
+    /// their regions, and makes the next touch a first one.
     pub fn mapping_changed(&mut self, first: u64, end: u64, page: u64) {
         self.front.invalidate(first, end);
         self.pages.invalidate(page, page + (end - first));
@@ -346,8 +346,8 @@ impl PageStream {
         self.regions.iter().map(without_pages).collect()
     }
 
-    /// Sets the counts of each region to those of a checkpoint: all since then does not count, but
-    /// has changed the TLBs, and the pages that it touched are touched.
+    /// Sets the counts of each region to those of a checkpoint. References since then have changed the TLBs and
+    /// the touched pages, but are not counted.
     pub fn roll_back(&mut self, mut to: Vec<RegionTally>) {
         self.front.take_owed();
         for (index, region) in self.regions.iter_mut().enumerate() {
@@ -364,7 +364,7 @@ impl PageStream {
         }
     }
 
-    /// Drops the TLBs and pages: there are no more accesses, only results are read.
+    /// Drops the TLBs and pages, if only results are read from now on.
     pub fn keep_results_only(&mut self) {
         *self = self.results_only();
     }
@@ -388,11 +388,11 @@ impl PageStream {
 
     /// Misses of the first level at each page size, all regions together.
     pub fn first_level_misses(&self) -> Vec<u64> {
-        let of = |size| self.regions.iter().map(|region| region.misses[size]).sum();
-        (0..self.sizes.len()).map(of).collect()
+        let misses = |size| self.regions.iter().map(|region| region.misses[size]).sum();
+        (0..self.sizes.len()).map(misses).collect()
     }
 
-    /// The counts of each region; a [`RegionId`] is an index here.
+    /// The counts of each region, by [`RegionId`].
     pub fn regions(&self) -> Vec<RegionTally> {
         let mut regions = self.regions.clone();
         for (region, references) in self.front.owed().filter(|(_, references)| *references > 0) {
@@ -401,7 +401,7 @@ impl PageStream {
         regions
     }
 
-    /// The curves of one region's tally, or of several added up.
+    /// The curves of a tally of one or several regions.
     pub fn curves(&self, tally: &RegionTally) -> Vec<Curve> {
         let mut curves = Vec::new();
         for (size, page_size) in self.sizes.iter().enumerate() {
@@ -416,8 +416,8 @@ impl PageStream {
         curves
     }
 
-    /// For tests: every order's next stamp, and a check of stamps at every miss; and the front's
-    /// time shortly before it is renumbered.
+    /// Sets every order's next stamp, checks stamps soon, and sets the front's time shortly before renumbering, for
+    /// tests.
     #[cfg(test)]
     pub fn start_stamps_at(&mut self, next: u32) {
         self.front.start_late();
@@ -428,8 +428,8 @@ impl PageStream {
 }
 
 impl RegionTally {
-    /// Look-ups of the first level at a page size: references, and second halves of those that span two
-    /// pages of it.
+    /// Look-ups of the first level at a page size: references, and second halves of references that span two pages of
+    /// that size.
     pub fn lookups(&self, page_size: PageSize) -> u64 {
         let shift = usize::from(page_size.base_shift());
         let spilled: u64 = self.spilled[shift.min(ALIGNMENTS - 1)..].iter().sum();
@@ -446,7 +446,7 @@ impl RegionTally {
 }
 
 impl Further {
-    /// Looks a page up and takes it in; whether it was there.
+    /// Looks up a page, and inserts it on a miss. Returns whether it hit.
     #[inline(always)]
     fn access(&mut self, place: Place, pages: &mut Pages) -> bool {
         let hit = self.order.contains(place, &pages.stamps);
@@ -490,7 +490,7 @@ mod tests {
         let mut state = 1u64;
         for _ in 0..200_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // A hot kilopage, and now and then a page anywhere in 16 GiB.
+            // 1024 hot pages, and sometimes a random page in 16 GiB.
             let page = if state >> 61 == 0 { state >> 42 } else { state >> 54 };
             stream.reserve();
             let access = Access { traced: page, references: 1, stores: false, order: 0 };
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_run_out_are_numbered_anew() {
+    fn stamps_that_run_out_are_renumbered() {
         // Without renumbering, the stamps would pass 2^32 and the counts go wrong.
         assert_eq!(run(Some(u32::MAX - 100_000)), run(None));
     }

@@ -6,22 +6,21 @@ use octavo_types::PageNumber;
 
 use crate::sizes::Sizes;
 
-/// The ids of a row come in groups of so many, the rest of the last group being 0: a vector of
-/// AVX2, half of one of AVX-512.
+/// The ids of a row come in groups of this length, padded with 0: a vector of AVX2, half a vector of AVX-512.
 pub const LANES: usize = 8;
 
-/// Base pages in a leaf, as a logarithm.
+/// log2 of the base pages in a leaf.
 const LEAF_LOG2: u8 = 6;
 const LEAF_PAGES: usize = 1 << LEAF_LOG2;
-/// How many leaves are found without hashing: enough for 256 MiB.
+/// Number of leaves found without hashing: enough for 256 MiB.
 const GUESSES: usize = 1024;
-/// How many pages are found at once: enough for 64 MiB. Most of it stays unused.
+/// Number of pages found at once: enough for 64 MiB. Programs use only few of them at a time.
 const RECENT: usize = 1 << 14;
 const NO_PAGE: u64 = u64::MAX;
 const NO_LEAF: u64 = u64::MAX;
 const NO_ROW: u32 = u32::MAX;
 
-/// A base page that a process has touched: the first one is 0, the next 1, and so on.
+/// The dense number of a base page that a process has touched, in order of first touch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Row(pub u32);
 
@@ -33,30 +32,31 @@ impl Row {
     }
 }
 
-/// Hashed with a random key: a trace could otherwise be made to collide.
+/// Hashed with a random key, since a hostile trace could otherwise cause collisions.
 type Table = std::collections::HashMap<u64, u32, RandomState>;
 
 /// The pages of one address space.
 #[derive(Default)]
 pub struct Space {
     relocation: Relocation,
-    /// By the traced page number shifted right by `LEAF_LOG2`.
+    /// The leaf by the traced page number shifted right by `LEAF_LOG2`.
     by_leaf: Table,
+    /// The id of each page, by page size.
     by_size: Vec<Table>,
 }
 
-/// All base pages that one process has touched, or several that share a core, and at each page size the
-/// number of the page that holds it. Pages of different address spaces are different pages.
+/// All base pages that one process, or several processes that share a core, have touched, and at each page size
+/// the id of the page that contains each. Pages of different address spaces are different pages.
 pub struct Rows {
     sizes: Sizes,
     /// The current address space.
     space: Space,
-    /// How many pages of each size there are.
+    /// The number of pages of each size.
     pages_by_size: Vec<u32>,
     leaves: Vec<[u32; LEAF_PAGES]>,
-    /// By a leaf number's low bits, the leaf last found there.
+    /// The leaf last found, by the low bits of its number.
     guesses: Box<[(u64, u32); GUESSES]>,
-    /// By a base page's low bits, as traced: the page last found there and its row.
+    /// The traced base page last found, and its row, by the low bits of the page.
     recent: Box<[(u64, u32); RECENT]>,
     pages: Vec<PageNumber>,
     traced: Vec<PageNumber>,
@@ -65,8 +65,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// No pages yet; ids are given at each of `sizes`. Pages are numbered where `relocation` moves
-    /// them.
+    /// No pages; there will be ids at each of `sizes`, for pages relocated by `relocation`.
     pub fn new(sizes: Sizes, relocation: Relocation) -> Self {
         Rows {
             space: Space { relocation, ..Space::default() },
@@ -82,34 +81,34 @@ impl Rows {
         }
     }
 
-    /// Switches to address space `space`, and leaves the previous one there.
+    /// Exchanges the current address space for `space`.
     pub fn exchange(&mut self, space: &mut Space) {
         std::mem::swap(&mut self.space, space);
         self.guesses.fill((NO_LEAF, 0));
         self.recent.fill((NO_PAGE, 0));
     }
 
-    /// Pages touched from here on in the address space are numbered where `relocation` moves them.
+    /// Sets the relocation of pages touched from now on in the current address space.
     pub fn relocate(&mut self, relocation: Relocation) {
         self.space.relocation = relocation;
     }
 
-    /// The sizes at which ids are given.
+    /// The sizes at which there are ids.
     pub fn sizes(&self) -> &Sizes {
         &self.sizes
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// How many pages of size number `size` have been touched: ids are below this.
+    /// The number of touched pages of size number `size`. Ids are below this.
     pub fn pages_of(&self, size: usize) -> u32 {
         self.pages_by_size[size]
     }
 
-    /// The base page of a row, where it was relocated to.
+    /// The relocated base page of a row.
     #[inline(always)]
     pub fn page(&self, row: Row) -> PageNumber {
         self.pages[row.index()]
@@ -121,8 +120,7 @@ impl Rows {
         self.traced[row.index()]
     }
 
-    /// The dense number of the page of size number `size` that holds a row: the first one touched
-    /// is 0.
+    /// The dense number, in order of first touch, of the page of size number `size` that contains a row.
     #[inline(always)]
     pub fn id(&self, row: Row, size: usize) -> u32 {
         self.ids[row.index() * self.groups + size / LANES][size % LANES]
@@ -134,7 +132,7 @@ impl Rows {
         &self.ids[row.index() * self.groups..][..self.groups]
     }
 
-    /// The row of a base page, as traced; made when it is new.
+    /// The row of a traced base page, which is added if it is new.
     #[inline(always)]
     pub fn row(&mut self, traced: u64) -> Row {
         let recent = &self.recent[traced as usize % RECENT];
@@ -152,7 +150,7 @@ impl Rows {
         row
     }
 
-    /// The leaf of this number, which is guessed from now on; made when it is new.
+    /// The leaf with this number, which is added if it is new, and guessed from now on.
     #[cold]
     #[inline(never)]
     fn leaf(&mut self, number: u64) -> u32 {

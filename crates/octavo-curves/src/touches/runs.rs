@@ -1,26 +1,27 @@
-//! The references of one stream, timed in references of the whole program.
+//! The references of one stream, with times in references of the whole program.
 
 use octavo_trace::Stream;
 
 use super::{Row, Touch, Touches};
 
-/// References of a stream to one base page, with no longer gap between them than is asked for.
+/// References of a stream to one base page, with gaps of at most a given length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// The page.
     pub row: Row,
-    /// The first of the references, and the last: the program's first one is 1. A run that goes on in
-    /// the next batch begins there again, with the last reference of this one.
+    /// The time of the first reference, from 1. A run that continues in the next batch begins again there, with
+    /// the last reference of this batch.
     pub first: u64,
+    /// The time of the last reference.
     pub last: u64,
 }
 
-/// Finds the runs of a stream in the touches of the program, in which kinds are kept apart.
+/// Finds the runs of a stream in the touches of the program, in which kinds are distinguished.
 pub struct Runs {
     stream: Stream,
-    /// References of a run may lie this far apart.
+    /// The longest gap between references of a run.
     longest_gap_refs: u64,
-    /// The page of the touch under way, if it is of the stream.
+    /// The page of the current touch, if it belongs to the stream.
     current: Option<Row>,
     runs: Vec<Run>,
 }
@@ -31,7 +32,7 @@ impl Runs {
         Runs { stream, longest_gap_refs, current: None, runs: Vec::new() }
     }
 
-    /// Whether a touch is of the stream.
+    /// Whether a touch belongs to the stream.
     #[inline(always)]
     fn has(&self, touch: Touch) -> bool {
         match self.stream {
@@ -41,7 +42,7 @@ impl Runs {
         }
     }
 
-    /// The touch under way ends with the last batch.
+    /// Ends the current touch at the end of the last batch.
     pub fn end_touch(&mut self) {
         self.current = None;
     }

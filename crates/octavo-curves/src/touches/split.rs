@@ -2,14 +2,14 @@
 
 use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
-use super::made::{FetchMark, Made, NO_CODE};
+use super::writer::{FetchMark, NO_CODE, TouchWriter};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
 use octavo_trace::Stream;
 
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
 
-/// Makes the touches of one stream.
+/// Converts the references of one stream to touches.
 pub struct Splitter {
     stream: Stream,
     /// The page of the last touch, as traced, with the mark of a fetch.
@@ -18,12 +18,12 @@ pub struct Splitter {
     /// References so far.
     refs: u64,
     batch: Touches,
-    /// The current instruction, if origins of touches are wanted.
+    /// The current instruction, if origins of touches are requested.
     origin: Option<VirtAddr>,
 }
 
 impl Splitter {
-    /// A stream that has had no references.
+    /// A stream without references.
     pub fn new(stream: Stream) -> Self {
         Splitter {
             stream,
@@ -35,7 +35,7 @@ impl Splitter {
         }
     }
 
-    /// Keeps fetches and data apart: each touch is of fetches or of data ([`Touch::is_fetch`]).
+    /// Distinguishes fetches and data: each touch is of one kind ([`Touch::is_fetch`]).
     pub fn with_kinds(self) -> Self {
         Splitter { mark: FetchMark::KEPT, ..self }
     }
@@ -50,12 +50,13 @@ impl Splitter {
         self.stream
     }
 
-    /// How many references it has had.
+    /// The number of references so far.
     pub fn refs(&self) -> u64 {
         self.refs
     }
 
-    /// Takes an execution of a segment in. A batch that [`Splitter::is_full`] is to be taken first.
+    /// Adds an execution of a segment to the batch. The caller must first [take](Splitter::take) a batch that is
+    /// [full](Splitter::is_full).
     #[inline]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let done = match self.stream {
@@ -69,14 +70,13 @@ impl Splitter {
         }
     }
 
-    /// Whether the batch is to be handed on.
+    /// Whether the batch must be [taken](Splitter::take).
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.batch.touches.len() >= BATCH_TOUCHES || self.refs - self.batch.start_refs >= BATCH_REFS
     }
 
-    /// The batch so far; the next one begins where it ends. `emptied` is a used batch, whose memory
-    /// is reused.
+    /// Returns the batch so far, and begins the next one. `emptied` is a used batch, whose memory is reused.
     pub fn take(&mut self, mut emptied: Touches) -> Touches {
         emptied.touches.clear();
         emptied.origins.clear();
@@ -85,8 +85,8 @@ impl Splitter {
         std::mem::replace(&mut self.batch, emptied)
     }
 
-    /// Makes the next reference touch its page, even if the last one touched the same page: the TLBs
-    /// are other ones, or were emptied.
+    /// Makes the next reference touch its page, even if the last reference touched the same page. Called when the
+    /// TLBs change or are emptied.
     pub fn end_touch(&mut self) {
         self.current = NO_PAGE;
     }
@@ -120,7 +120,7 @@ impl Splitter {
         }
     }
 
-    /// A reference to a page and the next one.
+    /// Adds a reference that spans a page and the next one.
     #[inline(never)]
     fn spanning(&mut self, page: u64, mark: FetchMark, rows: &mut Rows) {
         self.touch(page, 0, mark, rows);
@@ -132,7 +132,7 @@ impl Splitter {
     fn fetches(&mut self, segment: &Segment, rows: &mut Rows) {
         for run in segment.fetch_pages() {
             if run.spilled {
-                // The reference that it ends is counted already.
+                // The second half of a reference that is counted already.
                 self.refs -= 1;
                 self.touch(run.page.raw(), SPILLED, self.mark, rows);
                 self.refs += 1;
@@ -144,8 +144,7 @@ impl Splitter {
         }
     }
 
-    /// All items of a segment, each within a page, and page by page of the code, whose fetches may
-    /// not count. Whether it was so: else nothing was done.
+    /// Adds all items of a segment, with or without fetches, if no data item spans two pages. Returns whether it did.
     #[inline(always)]
     fn whole<const FETCHES: bool>(
         &mut self,
@@ -158,30 +157,30 @@ impl Splitter {
         let at = (self.refs - self.batch.start_refs) as u32;
         let touches = self.batch.touches.spare_capacity_mut().as_mut_ptr();
         let Splitter { current, mark, .. } = *self;
-        let made = Made { touches, current, at, fetched: 0, mark };
-        let made = match pages {
-            _ if !FETCHES => made.data::<false>(data, addresses, NO_CODE, rows),
-            // A touch before the first fetch has no fetches before it, which marks it.
+        let writer = TouchWriter { touches, current, at, fetched: 0, mark };
+        let written = match pages {
+            _ if !FETCHES => writer.data::<false>(data, addresses, NO_CODE, rows),
+            // Data before the first fetch are recognised by having no fetches before them.
             [run] => {
                 let code = (run.page.raw() | mark.page, rows.row(run.page.raw()));
-                let made = made.data::<true>(data, addresses, code, rows);
-                made.map(|made| made.fetches(run.fetches, code))
+                let written = writer.data::<true>(data, addresses, code, rows);
+                written.map(|writer| writer.fetches(run.fetches, code))
             }
-            _ => made.page_by_page(segment, addresses, rows),
+            _ => writer.page_by_page(segment, addresses, rows),
         };
-        let Some(made) = made else { return false };
-        self.current = made.current;
-        self.refs += u64::from(made.at - at);
-        // SAFETY: both lie in the room behind the batch's touches; a touch was written at each place
-        // before the place was passed.
+        let Some(writer) = written else { return false };
+        self.current = writer.current;
+        self.refs += u64::from(writer.at - at);
+        // SAFETY: both pointers lie in the spare capacity of the batch's touches, and a touch was written at each
+        // place before the pointer passed it.
         unsafe {
-            let count = made.touches.offset_from(touches) as usize;
+            let count = writer.touches.offset_from(touches) as usize;
             self.batch.touches.set_len(self.batch.touches.len() + count);
         }
         true
     }
 
-    /// Item by item, as they come.
+    /// Adds the items of a segment one by one.
     #[inline(always)]
     fn items(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let mut data = segment.data().iter().zip(addresses);
@@ -221,15 +220,15 @@ mod tests {
 
     use crate::sizes::Sizes;
 
-    /// Each touch as its page, the reference it begins with, and whether it is a second half.
-    type Plain = Vec<(u64, u64, bool)>;
-    /// The instruction of each touch; empty unless wanted.
+    /// Touches: page, number of references before, and whether it is a second half.
+    type TouchList = Vec<(u64, u64, bool)>;
+    /// The instruction of each touch; empty unless requested.
     type Origins = Vec<VirtAddr>;
 
-    fn expected(random: &RandomStream, stream: Stream) -> (Plain, u64, Origins) {
+    fn expected(random: &RandomStream, stream: Stream) -> (TouchList, u64, Origins) {
         let mut list = NaiveReferences::default();
         random.play(&mut list);
-        let (mut touches, mut refs) = (Plain::new(), 0);
+        let (mut touches, mut refs) = (TouchList::new(), 0);
         let (mut origin, mut origins) = (VirtAddr::NULL, Origins::new());
         for reference in &list.references {
             let is_fetch = reference.kind == ItemKind::Fetch;
@@ -256,9 +255,9 @@ mod tests {
         random: &RandomStream,
         mut splitter: Splitter,
         batch_steps: usize,
-    ) -> (Plain, u64, Origins) {
+    ) -> (TouchList, u64, Origins) {
         let mut rows = Rows::new(Sizes::new(vec![PageSize::BASE]), Relocation::default());
-        let (mut touches, mut batch, mut refs) = (Plain::new(), Touches::default(), 0);
+        let (mut touches, mut batch, mut refs) = (TouchList::new(), Touches::default(), 0);
         let mut origins = Origins::new();
         for (number, step) in random.steps.iter().enumerate() {
             if let Step::Segment(index, addresses) = step {
@@ -282,7 +281,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn touches_are_what_a_plain_list_gives(random in stream(0..200), batch_steps in 1usize..20) {
+        fn touches_match_a_naive_list(random in stream(0..200), batch_steps in 1usize..20) {
             for stream in [Stream::Fetch, Stream::Data, Stream::All] {
                 let (touches, refs, origins) = expected(&random, stream);
                 let (plain, traced) =
@@ -296,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn kinds_are_kept_apart_where_asked(random in stream(0..200), batch_steps in 1usize..20) {
+        fn kinds_are_distinguished_on_request(random in stream(0..200), batch_steps in 1usize..20) {
             let mut list = NaiveReferences::default();
             random.play(&mut list);
             let (mut expected, mut refs, mut last) = (Vec::new(), 0u64, None);

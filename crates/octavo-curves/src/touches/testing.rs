@@ -9,8 +9,7 @@ use super::{Kernel, Rows, Run, Runs, Splitter, Touches};
 use crate::sizes::Sizes;
 use octavo_trace::Stream;
 
-/// Hands a kernel the touches of a stream, in batches of so many steps, and returns how many
-/// references there were.
+/// Feeds a kernel the touches of a stream, in batches of `batch_steps` steps. Returns the number of references.
 pub fn feed(
     kernel: &mut dyn Kernel,
     random: &RandomStream,
@@ -19,10 +18,10 @@ pub fn feed(
     batch_steps: usize,
 ) -> u64 {
     let mut take = |batch: &Touches, rows: &Rows| kernel.take(batch, rows);
-    hand_on(Splitter::new(stream), &mut take, random, sizes, batch_steps)
+    feed_batches(Splitter::new(stream), &mut take, random, sizes, batch_steps)
 }
 
-/// As [`feed`], with the touches of the whole program, fetches and data kept apart.
+/// As [`feed`], with the touches of the whole program, in which fetches and data are distinguished.
 pub fn feed_program(
     kernel: &mut dyn Kernel,
     random: &RandomStream,
@@ -30,10 +29,10 @@ pub fn feed_program(
     batch_steps: usize,
 ) -> u64 {
     let mut take = |batch: &Touches, rows: &Rows| kernel.take(batch, rows);
-    hand_on(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
+    feed_batches(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
 }
 
-/// As [`feed`], with the runs of a stream in the program's time, and with that time.
+/// As [`feed`], with the runs of a stream. Times, and the number returned, are references of the program.
 pub fn feed_runs(
     kernel: &mut dyn FnMut(&[Run], &Rows),
     random: &RandomStream,
@@ -43,11 +42,11 @@ pub fn feed_runs(
 ) -> u64 {
     let mut runs = Runs::new(stream, longest_gap_refs);
     let mut take = |batch: &Touches, rows: &Rows| kernel(runs.take(batch), rows);
-    hand_on(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
+    feed_batches(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
 }
 
-/// Rows are as they are during a run: those of later touches do not exist yet.
-fn hand_on(
+/// Feeds batches. As in a run, rows of later touches do not exist yet.
+fn feed_batches(
     mut splitter: Splitter,
     take: &mut dyn FnMut(&Touches, &Rows),
     random: &RandomStream,
@@ -68,7 +67,7 @@ fn hand_on(
     splitter.refs()
 }
 
-/// For each reference of the program whether it is a fetch, and its base pages.
+/// Each reference of the program: whether it is a fetch, and its base pages.
 pub fn program_pages(random: &RandomStream) -> Vec<(bool, Vec<PageNumber>)> {
     let mut references = NaiveReferences::default();
     random.play(&mut references);
@@ -80,15 +79,14 @@ pub fn program_pages(random: &RandomStream) -> Vec<(bool, Vec<PageNumber>)> {
     pages.collect()
 }
 
-/// For each reference of the program the base pages that a stream has of it: none if it is not of
-/// the stream.
+/// The base pages of each reference of the program; none if it does not belong to the stream.
 pub fn pages_in_program_time(random: &RandomStream, stream: Stream) -> Vec<Vec<PageNumber>> {
-    let of_stream = |(is_fetch, pages)| match stream {
+    let in_stream = |(is_fetch, pages)| match stream {
         Stream::All => pages,
         _ if (stream == Stream::Fetch) == is_fetch => pages,
         _ => Vec::new(),
     };
-    program_pages(random).into_iter().map(of_stream).collect()
+    program_pages(random).into_iter().map(in_stream).collect()
 }
 
 /// A stream as the oracle calls it.

@@ -1,22 +1,21 @@
-//! Pages used one after the other. Alternation between two pages, most of what a program does, is
-//! counted instead of looked up.
+//! Sequences of page uses. Alternations between two pages, which are most uses of a program, are counted
+//! instead of looked up.
 
 use super::page::Page;
 
-/// A page is used, and then the previous page and it in alternation.
+/// The use of a page, and then uses of the previous page and this one in alternation.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The page.
     pub page: Page,
-    /// The one used before; of the first step, no page that means anything.
+    /// The previous page; meaningless in the first step.
     pub before: Page,
-    /// How often one of the two is used then: first the one used before, last the page if this is
-    /// even. None in the first step.
+    /// Number of uses in alternation, beginning with the previous page. 0 in the first step.
     pub alternations: u32,
 }
 
 impl Step {
-    /// The alternations if these are different pages: two blocks may lie in one large page.
+    /// The alternations, if the two pages differ: two blocks may lie in one large page.
     #[inline(always)]
     pub fn alternations_of_pages(&self) -> u32 {
         if self.page.id == self.before.id { 0 } else { self.alternations }
@@ -29,21 +28,21 @@ impl Step {
     }
 }
 
-/// Steps that wait: every TLB takes many at a time.
+/// Pending steps, so that every TLB processes many at a time.
 #[derive(Debug)]
 pub struct Steps {
     /// A buffer of [`MOST`] steps.
     steps: Box<[Step]>,
     len: usize,
     last: Page,
-    /// [`Page::key`] of the last page and of the one before.
+    /// [`Page::key`] of the last page and of the page before it.
     keys: [u64; 2],
 }
 
-/// Capacity in steps: they fit in the first-level cache. Tests fill it.
+/// Capacity in steps, which fit in the first-level cache. In tests it is small enough to be reached.
 const MOST: usize = if cfg!(test) { 8 } else { 512 };
 
-/// No page is like this.
+/// No page.
 const NO_PAGE: Page = Page { id: u32::MAX, block: u32::MAX, number: 0 };
 
 impl Default for Steps {
@@ -54,9 +53,9 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Appends a use of a page, for which there must be room. Returns whether the steps are full.
+    /// Appends a use of a page. The steps must not be full. Returns whether they are full now.
     ///
-    /// In any LRU TLB, a use of the page before the last one only exchanges the two.
+    /// In any LRU TLB, a use of the page before the last only exchanges these two.
     #[inline(always)]
     pub fn push(&mut self, page: Page) -> bool {
         let key = page.key();
@@ -68,7 +67,7 @@ impl Steps {
         let alternates = key == before;
         let (next, current) = (self.len % MOST, self.len.wrapping_sub(1) % MOST);
         self.steps[current].alternations += u32::from(alternates);
-        // Written over by the next one if it is none.
+        // Overwritten by the next step in case of an alternation.
         self.steps[next] = Step { page, before: self.last, alternations: 0 };
         self.len += usize::from(!alternates);
         (self.keys, self.last) = ([key, last], page);

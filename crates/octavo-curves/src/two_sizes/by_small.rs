@@ -1,8 +1,8 @@
 //! Set-associative TLBs indexed by the small page number, where a large page may be in several sets.
 //!
-//! If there are enough sets for the blocks of a chunk to have different ones, a large page has an
-//! independent entry in each of these sets: it behaves as a page of its own for each block, always
-//! found by the same number. Only with fewer sets do blocks share its entries.
+//! If there are at least as many sets as blocks in a chunk, a large page has an independent entry in the
+//! set of each block: it behaves as a separate page for each block, always found by the same number. Only
+//! with fewer sets do blocks share entries.
 
 use octavo_types::Instructions;
 
@@ -22,7 +22,7 @@ pub struct BySmall {
 }
 
 impl BySmall {
-    /// Empty ones.
+    /// Empty TLBs.
     pub fn new(max_sets_log2: u8, blocks_log2: u8, instructions: Instructions) -> Self {
         let few = max_sets_log2.min(blocks_log2.saturating_sub(1));
         let has_many = max_sets_log2 >= blocks_log2;
@@ -36,7 +36,7 @@ impl BySmall {
 
     /// Looks pages up.
     pub fn take(&mut self, steps: &Steps) {
-        self.few.take_any(steps.iter(), as_it_is);
+        self.few.take_any(steps.iter(), by_page);
         if let Some(many) = &mut self.many {
             many.take(steps.iter(), |step| (by_block(step.page), step.alternations));
         }
@@ -44,24 +44,24 @@ impl BySmall {
 
     /// Invalidates a small page.
     pub fn invalidate_small(&mut self, page: Page) {
-        self.few.invalidate(as_it_is(page), 0);
+        self.few.invalidate(by_page(page), 0);
         self.invalidate_block(page);
     }
 
-    /// Invalidates a page where its block has a set of its own.
+    /// Invalidates a page in the TLBs in which each block has an entry of its own.
     pub fn invalidate_block(&mut self, page: Page) {
         if let Some(many) = &mut self.many {
             many.invalidate(by_block(page), 0);
         }
     }
 
-    /// Invalidates a large page where blocks share its entries.
+    /// Invalidates a large page in the TLBs in which blocks share its entries.
     pub fn invalidate_large(&mut self, page: Page) {
         let first = page.number >> self.blocks_log2 << self.blocks_log2;
         self.few.invalidate(Located { id: page.id, number: first }, self.blocks_log2);
     }
 
-    /// Takes all entries out, which is not an invalidation.
+    /// Removes all entries without counting invalidations.
     pub fn clear(&mut self) {
         self.few.clear();
         self.many.iter_mut().for_each(Indexed::clear);
@@ -85,12 +85,12 @@ impl BySmall {
     }
 }
 
-/// With the same tag in all sets.
-fn as_it_is(page: Page) -> Located {
+/// Tags a page by its id, the same for all its blocks.
+fn by_page(page: Page) -> Located {
     Located { id: page.id, number: page.number }
 }
 
-/// With a tag for each block.
+/// Tags a page by its block.
 fn by_block(page: Page) -> Located {
     Located { id: 2 * page.block + page.id % 2, number: page.number }
 }

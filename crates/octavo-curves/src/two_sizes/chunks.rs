@@ -1,4 +1,4 @@
-//! Blocks and chunks: their numbers, which blocks belong to which chunk, and which may be in a TLB.
+//! Blocks and chunks: their numbers, the chunk of each block, and the blocks that may be in a TLB.
 
 use octavo_types::PageSize;
 
@@ -6,23 +6,25 @@ use super::TwoSizesConfig;
 use super::group::Group;
 use super::page::Page;
 
-/// The block is in no list.
+/// The next block of a block that is in no list.
 const UNLISTED: u32 = u32::MAX;
-/// The list ends.
+/// The end of a list.
 const END: u32 = u32::MAX - 1;
 
-/// All of them, by dense numbers.
+/// All blocks and chunks, by dense numbers.
 pub struct Chunks {
     small_shift: u8,
     blocks_log2: u8,
-    /// By block.
+    /// The chunk of each block.
     of_blocks: Vec<u32>,
+    /// The page number of each block.
     numbers: Vec<u64>,
-    /// By chunk, how many of its blocks were ever touched.
+    /// The number of blocks ever touched, by chunk.
     touched: Vec<u32>,
-    /// Blocks looked up since their chunk last changed: the first by chunk, the next by block. So a
-    /// change costs no more than the look-ups since the one before.
+    /// A list for each chunk of the blocks looked up since the chunk last changed, so that a change costs no
+    /// more than the look-ups since the last one: the first block by chunk.
     first_in_use: Vec<u32>,
+    /// The next block in the list, by block.
     next_in_use: Vec<u32>,
 }
 
@@ -40,7 +42,7 @@ impl Chunks {
         }
     }
 
-    /// Makes room for so many blocks and chunks.
+    /// Makes room for this number of blocks and chunks.
     pub fn make_room(&mut self, blocks: usize, chunks: usize) {
         self.of_blocks.resize(blocks, 0);
         self.numbers.resize(blocks, 0);
@@ -49,7 +51,7 @@ impl Chunks {
         self.first_in_use.resize(chunks, END);
     }
 
-    /// A block is touched for the first time, in base page `page`.
+    /// Adds a block, at its first touch, in base page `page`.
     pub fn add(&mut self, block: u32, chunk: u32, page: u64) {
         self.of_blocks[block as usize] = chunk;
         self.numbers[block as usize] = page >> self.small_shift;
@@ -61,17 +63,17 @@ impl Chunks {
         &self.of_blocks
     }
 
-    /// How many blocks a chunk has.
+    /// The number of blocks in a chunk.
     pub fn blocks(&self) -> u64 {
         1 << self.blocks_log2
     }
 
-    /// How many of a chunk's blocks were ever touched.
+    /// The number of blocks of a chunk that were ever touched.
     pub fn touched(&self, chunk: u32) -> u32 {
         self.touched[chunk as usize]
     }
 
-    /// The page of a block, which is to be looked up.
+    /// The page of a block, which the caller looks up.
     #[inline(always)]
     pub fn page(&mut self, block: u32, chunk: u32, is_large: bool) -> Page {
         if self.next_in_use[block as usize] == UNLISTED {
@@ -82,7 +84,7 @@ impl Chunks {
         Page { id, block, number: self.numbers[block as usize] }
     }
 
-    /// A chunk was promoted or demoted: invalidates its entries of the other size in all TLBs.
+    /// Invalidates the entries of a chunk that was promoted or demoted, which have the other size, in all TLBs.
     pub fn changed(&mut self, chunk: u32, is_large: bool, groups: &mut [Group]) {
         groups.iter_mut().for_each(|group| group.cores.process_steps());
         let mut block = std::mem::replace(&mut self.first_in_use[chunk as usize], END);

@@ -9,14 +9,14 @@ use super::page::Page;
 use super::tlbs::Tlbs;
 use super::{TwoSizesConfig, TwoSizesTlbs};
 
-/// All of them; mostly there is one.
+/// All cores; usually there is one.
 pub struct Cores {
     config: TwoSizesConfig,
     instructions: Instructions,
-    /// The core that runs, and its number.
     running: Core,
+    /// The number of the running core, whose slot in `others` is empty.
     number: usize,
-    /// The others by number, and nothing at that of the one that runs.
+    /// The cores that do not run, by number.
     others: Vec<Option<Core>>,
 }
 
@@ -27,7 +27,7 @@ struct Core {
 }
 
 impl Cores {
-    /// Core number 0 runs; the TLBs of all are empty.
+    /// Empty TLBs. Core number 0 runs.
     pub fn new(config: &TwoSizesConfig, instructions: Instructions) -> Self {
         Cores {
             running: Core::new(config, instructions),
@@ -38,9 +38,9 @@ impl Cores {
         }
     }
 
-    /// From here on core `number` runs.
+    /// Switches to core `number`.
     pub fn run(&mut self, number: usize) {
-        // A core that waits must have no pending steps when entries are invalidated.
+        // A core that does not run must have no pending steps when entries are invalidated.
         self.process_steps();
         if number >= self.others.len() {
             self.others.resize_with(number + 1, || None);
@@ -54,7 +54,7 @@ impl Cores {
         self.number = number;
     }
 
-    /// Empties the TLBs of the core that runs.
+    /// Empties the TLBs of the running core.
     pub fn clear_running(&mut self) {
         self.running.tlbs.clear();
     }
@@ -65,13 +65,13 @@ impl Cores {
         core.into_iter().for_each(|core| core.tlbs.clear());
     }
 
-    /// Looks a page up.
+    /// Looks up a page.
     #[inline(always)]
     pub fn page(&mut self, page: Page) {
         self.running.tlbs.page(page);
     }
 
-    /// Counts look-ups, of large pages or of small ones.
+    /// Counts look-ups of large pages, or of small pages.
     #[inline(always)]
     pub fn count(&mut self, is_large: bool, lookups: u64) {
         self.running.lookups[usize::from(is_large)] += lookups;
@@ -102,7 +102,7 @@ impl Cores {
         self.others.iter_mut().flatten().for_each(|core| invalidate(&mut core.tlbs));
     }
 
-    /// The results of each core, by number: empty ones for a core that never ran.
+    /// The results of each core, by number; empty for a core that never ran.
     pub fn results(&self) -> Vec<TwoSizesTlbs> {
         let none = Core::new(&self.config, self.instructions);
         let result = |(number, other): (usize, &Option<Core>)| match other {

@@ -13,7 +13,7 @@ pub const FETCH: usize = 0;
 /// See [`FETCH`].
 pub const DATA: usize = 1;
 
-/// One stream's TLBs, on all cores.
+/// The TLBs of one stream, on all cores.
 pub struct Group {
     pub stream: Stream,
     pub cores: Cores,
@@ -32,7 +32,7 @@ impl Group {
         Group { stream, cores: Cores::new(config, instructions), looks_up }
     }
 
-    /// The kind that the stream consists of; none if it has both.
+    /// The kind that the stream consists of; `None` for both kinds.
     pub fn kind(&self) -> Option<usize> {
         match self.stream {
             Stream::Fetch => Some(FETCH),
@@ -41,7 +41,7 @@ impl Group {
         }
     }
 
-    /// Looks a page up, if references of the kind are.
+    /// Looks up a page, if references of the kind are looked up.
     #[inline(always)]
     pub fn page(&mut self, kind: usize, page: Page) {
         if self.looks_up[kind] {

@@ -7,24 +7,24 @@ use super::page::Page;
 use super::{TwoSizesIndex, TwoSizesSets};
 use crate::sets::{HoleSets, Misses};
 
-/// A page, and the number that it is indexed by.
+/// A page, and the page number that indexes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Located {
     /// As [`Page::id`].
     pub id: u32,
-    /// The page number that it is indexed by.
+    /// The number that indexes it.
     pub number: u64,
 }
 
 impl Located {
-    /// Indexed by its own number.
+    /// A page indexed by its own number.
     #[inline(always)]
     pub fn exact(page: Page, blocks_log2: u8) -> Self {
         let shift = if page.is_large() { blocks_log2 } else { 0 };
         Located { id: page.id, number: page.number >> shift }
     }
 
-    /// As the large page number indexes what is found by its own.
+    /// The page of [`Located::exact`], indexed by the large page number.
     #[inline(always)]
     pub fn large(self, blocks_log2: u8) -> Self {
         let shift = if self.is_large() { 0 } else { blocks_log2 };
@@ -42,12 +42,12 @@ impl Located {
 pub struct Indexed {
     max_sets_log2: u8,
     sets: HoleSets,
-    /// Misses on small pages and on large ones.
+    /// Misses on small pages and on large pages.
     misses: [Misses; 2],
 }
 
 impl Indexed {
-    /// Empty ones.
+    /// Empty TLBs.
     pub fn new(max_sets_log2: u8, instructions: Instructions) -> Self {
         Indexed {
             max_sets_log2,
@@ -56,8 +56,8 @@ impl Indexed {
         }
     }
 
-    /// Looks up pages that always have the same number, in steps; `located` gives the page as it is
-    /// here, and how often it and the previous one are used in alternation.
+    /// Looks up steps of pages that always have the same number. `located` returns the page, and the number of
+    /// uses of the previous page and this one in alternation.
     #[inline(always)]
     pub fn take<'a>(
         &mut self,
@@ -71,7 +71,7 @@ impl Indexed {
         self.sets.take_alternations(ids, &mut self.misses);
     }
 
-    /// Looks up pages that may have several numbers, in turn too.
+    /// Looks up steps of pages that may have several numbers.
     #[inline(always)]
     pub fn take_any<'a>(
         &mut self,
@@ -96,8 +96,8 @@ impl Indexed {
         self.sets.access(page.id, page.number, !page.is_large(), misses);
     }
 
-    /// Two different pages, the last two that were looked up, come in turn, each so many times:
-    /// each is the second of the sets that they share, and the first of its own.
+    /// Looks up two different pages, the last two, in alternation, `times` times each. Each is the second most
+    /// recent in sets that both share, and the most recent in other sets.
     fn alternate(&mut self, pages: [Located; 2], times: u64) {
         let common = (pages[0].number ^ pages[1].number).trailing_zeros();
         for level in 0..=common.min(u32::from(self.max_sets_log2)) as usize {
@@ -107,12 +107,12 @@ impl Indexed {
         }
     }
 
-    /// Invalidates a page, which may have been looked up by any of so many numbers, as a logarithm.
+    /// Invalidates a page, which may have been looked up by any of 2^`numbers_log2` numbers from that of `first`.
     pub fn invalidate(&mut self, first: Located, numbers_log2: u8) {
         self.sets.invalidate(first.id, first.number, numbers_log2);
     }
 
-    /// Takes all entries out, which is not an invalidation.
+    /// Removes all entries without counting invalidations.
     pub fn clear(&mut self) {
         self.sets.clear();
     }

@@ -1,20 +1,20 @@
 //! Two page sizes under the dynamic policy of Talluri et al., "Tradeoffs in supporting two page
 //! sizes", section 3.4, in every TLB at once.
 //!
-//! At a reference the window holds the blocks of the last T references, the current one included
-//! with all of its blocks (a reference that spans two blocks enters both at once). Then each chunk
-//! is a large page if and only if enough of its blocks are in the window, so that a block that
-//! leaves and another one that enters the same chunk at one reference change nothing. Only then are
-//! the pages of the reference's blocks looked up, in order.
+//! At a reference the window holds the blocks of the last T references, including the current one with
+//! all of its blocks (a reference that spans two blocks enters both at once). Then each chunk is a large
+//! page if and only if enough of its blocks are in the window, so that a block that leaves and another
+//! block that enters the same chunk at one reference change nothing. After that, the pages of the
+//! reference's blocks are looked up, in order.
 //!
-//! An address space has one page table, so there is one policy for all references of the program,
-//! fetches and data, in its order; each stream that is asked for has TLBs of its own, which look up
-//! the pages that the policy makes. (The paper's TLBs are unified, and its T counts all references.)
+//! An address space has one page table, so that there is one policy for all references of the program,
+//! fetches and data, in program order. Each requested stream has TLBs of its own, which look up the pages
+//! of the policy. (The paper's TLBs are unified, and its T counts all references.)
 //!
-//! Most touches are of a block that is in every window at a time when no block leaves: they need no
-//! decision, and [`TwoSizes::decide`] is called for the others only. Blocks also leave between
-//! touches: chunks are demoted, and if that is the chunk of the run under way, its next reference is
-//! one to a small page. Nothing else happens in a run, so all of this is applied at the next touch
+//! Most touches are of a block that is in every window, at a time when no block leaves. They need no
+//! decision, and [`TwoSizes::decide`] is called only for the others. Blocks also leave between touches:
+//! chunks are demoted, and if the chunk of the current run is, the next reference of the run is to a small
+//! page. Nothing else happens in a run, so that these changes are applied at the next touch
 //! ([`TwoSizes::catch_up`]).
 
 mod alternation;
@@ -49,19 +49,20 @@ pub use result::{
 /// from 1.
 pub struct TwoSizes {
     config: TwoSizesConfig,
-    /// Which of the rows' sizes are the small and the large one.
+    /// The indexes of the small and the large size among the sizes of the rows.
     numbers: [usize; 2],
-    /// The policy's window, and others whose working sets are asked for.
+    /// The policy's window.
     policy: Window,
+    /// Other windows, whose working sets are requested.
     others: Vec<Window>,
     shortest_refs: u64,
     /// A lower bound on the time at which the next block leaves any window.
     next_event: u64,
-    /// References so far, but for the present run of the current block.
+    /// The last references of each block, without those of the current run.
     last: LastRefs,
     chunks: Chunks,
     groups: Vec<Group>,
-    /// The run under way.
+    /// The current run.
     run: Option<Run>,
     refs: u64,
     promotions: u64,
@@ -77,7 +78,7 @@ struct Place {
     chunk: u32,
 }
 
-/// References of one kind to one block, which stay on one page since `since`.
+/// References of one kind to one block, which have been on one page since `since`.
 #[derive(Clone, Copy)]
 struct Run {
     place: Place,
@@ -88,10 +89,10 @@ struct Run {
 }
 
 impl TwoSizes {
-    /// One pair of sizes, with TLBs for each of the streams.
+    /// The state before the first reference, with TLBs for each of the streams.
     pub fn new(config: TwoSizesConfig, streams: &[Stream], instructions: Instructions) -> Self {
-        let asked = |stream| streams.contains(&stream) && !config.windows_refs.is_empty();
-        let kinds = [asked(Stream::Fetch), asked(Stream::Data)];
+        let has_sets = |stream| streams.contains(&stream) && !config.windows_refs.is_empty();
+        let kinds = [has_sets(Stream::Fetch), has_sets(Stream::Data)];
         let bytes = (config.small.bytes(), config.large.bytes());
         let window = |refs: u64| Window::new(refs, config.threshold_blocks, bytes, kinds);
         let mut others = config.windows_refs.clone();
@@ -122,15 +123,15 @@ impl TwoSizes {
         }
     }
 
-    /// The program is over; it had `refs` references.
+    /// Completes the counts at the end of the program, which has made `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.interrupt(refs);
         self.process_steps();
         self.refs = refs;
     }
 
-    /// After `refs` references core `number` runs on, of those that have TLBs of their own; 0 has
-    /// so far. The policy is the same for all of them.
+    /// Switches, after `refs` references, to core `number`, which has TLBs of its own. Core 0 runs at first. The policy
+    /// is common to all cores.
     pub fn run_on(&mut self, number: usize, refs: u64) {
         self.interrupt(refs);
         self.groups.iter_mut().for_each(|group| group.cores.run(number));
@@ -142,12 +143,12 @@ impl TwoSizes {
         self.groups.iter_mut().for_each(|group| group.cores.clear(number));
     }
 
-    /// By stream and core, the counts of the TLBs, once it is finished.
+    /// The counts of the TLBs by stream and core. [`TwoSizes::finish`] must have been called.
     pub fn on_cores(&self) -> Vec<Vec<TwoSizesTlbs>> {
         self.groups.iter().map(|group| group.cores.results()).collect()
     }
 
-    /// Ends the run under way after `refs` references: whatever comes next is looked up.
+    /// Ends the current run after `refs` references, so that the next reference is looked up.
     fn interrupt(&mut self, refs: u64) {
         self.leave_run(refs);
         self.catch_up(refs);
@@ -155,7 +156,7 @@ impl TwoSizes {
         self.run = None;
     }
 
-    /// The result of each stream, once it is finished.
+    /// The result of each stream. [`TwoSizes::finish`] must have been called.
     pub fn results(&self) -> Vec<TwoSizesResult> {
         self.groups.iter().map(|group| self.result(group)).collect()
     }
@@ -184,7 +185,7 @@ impl TwoSizes {
 }
 
 impl Kernel for TwoSizes {
-    /// Takes the program's touches, in which kinds are kept apart.
+    /// Processes the program's touches, in which kinds are distinguished.
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         self.make_room(rows);
         let first = batch.start_refs + 1;
@@ -226,8 +227,8 @@ impl Kernel for TwoSizes {
 
 impl TwoSizes {
     fn make_room(&mut self, rows: &Rows) {
-        let number = |asked: PageSize| {
-            let found = rows.sizes().iter().position(|size| size == asked);
+        let number = |page_size: PageSize| {
+            let found = rows.sizes().iter().position(|size| size == page_size);
             found.expect("rows have ids at both sizes of a pair")
         };
         self.numbers = [self.config.small, self.config.large].map(number);
@@ -245,7 +246,7 @@ impl TwoSizes {
         Place { block, chunk }
     }
 
-    /// The last reference of the run under way was at `left`.
+    /// Records the last reference of the current run, at `left`.
     #[inline(always)]
     fn leave_run(&mut self, left: u64) {
         if let Some(run) = self.run {
@@ -263,7 +264,7 @@ impl TwoSizes {
         }
     }
 
-    /// Begins a run at `now`, when it is decided which page its block is in.
+    /// Begins a run at `now`, after the page size of its chunk has been decided.
     #[inline(always)]
     fn begin_run(&mut self, place: Place, kind: usize, now: u64) {
         let is_large = self.policy.is_large(place.chunk);
@@ -277,7 +278,7 @@ impl TwoSizes {
         self.groups.iter_mut().for_each(|group| group.page(kind, page));
     }
 
-    /// The run under way is on a large page from `now` on, or on a small one, and is looked up there.
+    /// Moves the current run to a large page, or to a small page, at `now`, and looks that page up.
     fn change_run(&mut self, is_large: bool, now: u64) {
         if let Some(run) = self.run {
             for group in &mut self.groups {
@@ -292,15 +293,15 @@ impl TwoSizes {
         self.groups.iter_mut().for_each(|group| group.cores.process_steps());
     }
 
-    /// Removes the blocks that leave up to `until`, when nothing but the run under way has been
-    /// referenced since the last touch.
+    /// Removes the blocks that leave up to `until`, if only the current run has made references since the last
+    /// touch.
     #[cold]
     #[inline(never)]
     fn catch_up(&mut self, until: u64) {
         for window in &mut self.others {
             while window.leave(until, &self.last, self.chunks.of_blocks()).is_some() {}
         }
-        // When the run under way went on, on a small page, that is not looked up yet.
+        // The time from which the current run is on a small page that has not been looked up yet.
         let mut demoted_run = None;
         loop {
             let leaving = self.policy.leave(until, &self.last, self.chunks.of_blocks());
@@ -319,11 +320,11 @@ impl TwoSizes {
                 }
             }
         }
-        self.foresee();
+        self.update_next_event();
     }
 
-    /// At the reference `now`, of this kind, to the pages `touched` and, if it is `in_run`, first to
-    /// that of the run under way: moves all windows to it, and then promotes and demotes chunks.
+    /// Moves all windows to the reference `now`, of this kind, and then promotes and demotes chunks. The reference
+    /// is to the pages `touched` and, if it is `in_run`, first to the page of the current run.
     #[inline(never)]
     fn decide(
         &mut self,
@@ -336,7 +337,7 @@ impl TwoSizes {
             self.catch_up(now - 1);
         }
         let places = touched.map(|row| row.map(|row| self.place(row, rows)));
-        // Chunks whose blocks enter: each once, with its previous size and touched blocks.
+        // Chunks whose blocks enter, each once, with the previous size and the number of touched blocks.
         let mut entered: [Option<(u32, bool, u32)>; 2] = [None; 2];
         for (number, place) in places.iter().enumerate() {
             let Some(Place { chunk, .. }) = *place else { continue };
@@ -360,12 +361,13 @@ impl TwoSizes {
                 while window.leave(now, &self.last, self.chunks.of_blocks()).is_some() {}
             }
             while let Some(leaving) = self.policy.leave(now, &self.last, self.chunks.of_blocks()) {
-                let is_decided = |of: &(u32, bool, u32)| of.0 != leaving.chunk;
-                if leaving.falls_below && entered.iter().flatten().all(is_decided) {
+                // Chunks that blocks enter are decided below.
+                let is_other = |(chunk, ..): &(u32, bool, u32)| *chunk != leaving.chunk;
+                if leaving.falls_below && entered.iter().flatten().all(is_other) {
                     self.demote(leaving.chunk);
                 }
             }
-            self.foresee();
+            self.update_next_event();
         }
         for (chunk, was_large, touched) in entered.into_iter().flatten() {
             match (was_large, self.policy.is_large(chunk)) {
@@ -394,8 +396,8 @@ impl TwoSizes {
         self.chunks.changed(chunk, false, &mut self.groups);
     }
 
-    /// Notes when the next block may leave a window.
-    fn foresee(&mut self) {
+    /// Updates the lower bound on the time at which the next block leaves a window.
+    fn update_next_event(&mut self) {
         let windows = self.others.iter().chain([&self.policy]);
         self.next_event = windows.map(Window::next_event).min().unwrap_or(u64::MAX);
     }

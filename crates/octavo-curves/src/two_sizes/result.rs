@@ -4,7 +4,7 @@ use octavo_types::PageSize;
 
 use crate::sets::MAX_WAYS;
 
-/// Two page sizes and when the large one is used.
+/// Two page sizes, and the conditions of the large one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TwoSizesConfig {
     /// The size of a block.
@@ -13,30 +13,30 @@ pub struct TwoSizesConfig {
     pub large: PageSize,
     /// The window T of the policy.
     pub window_refs: u64,
-    /// How many blocks of a chunk must have been referenced in the window for it to be one large
-    /// page: 1 to as many as it has.
+    /// Number of blocks of a chunk that must be in the window for the chunk to be a large page: from 1 to all
+    /// its blocks.
     pub threshold_blocks: u32,
-    /// For fully associative TLBs, the largest number of entries.
+    /// The most entries of fully associative TLBs.
     pub max_entries: u32,
-    /// For set-associative ones, how many sets, as a logarithm.
+    /// log2 of the most sets of set-associative TLBs.
     pub max_sets_log2: u8,
-    /// The windows of the working sets (the policy's window is then this one).
+    /// The windows of the working sets, each with a policy of the same window.
     pub windows_refs: Vec<u64>,
 }
 
-/// How a set-associative TLB for two page sizes is indexed (section 2.2).
+/// The index of a set-associative TLB for two page sizes (section 2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TwoSizesIndex {
-    /// By the small page number: a large page may be in several sets.
+    /// The small page number: a large page may be in several sets.
     Small,
-    /// By the large page number: the blocks of a chunk share a set.
+    /// The large page number: the blocks of a chunk share a set.
     Large,
-    /// By the number of the page as it is: the same contents whether both sets are looked up at
-    /// once or one after the other.
+    /// The number of the page at its own size. The contents are the same whether the two possible sets are
+    /// looked up in parallel or one after the other.
     Exact,
-    /// A TLB for each page size; this is the one for small pages.
+    /// The TLB for small pages, if each page size has a TLB.
     SplitSmall,
-    /// And this the one for large pages.
+    /// The TLB for large pages, if each page size has a TLB.
     SplitLarge,
 }
 
@@ -54,7 +54,7 @@ pub struct TwoSizesStack {
 /// Misses of set-associative TLBs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TwoSizesSets {
-    /// How they are indexed.
+    /// Their index.
     pub index: TwoSizesIndex,
     /// Misses on small pages with 2^*s* sets of *w* ways, at `[s][w - 1]`.
     pub small_misses: Vec<[u64; MAX_WAYS]>,
@@ -73,12 +73,12 @@ pub struct TwoSizesTlbs {
     pub large_lookups: u64,
     /// Fully associative TLBs.
     pub stack: TwoSizesStack,
-    /// Set-associative ones, by index.
+    /// Set-associative TLBs, by index.
     pub sets: Vec<TwoSizesSets>,
 }
 
 impl TwoSizesTlbs {
-    /// Several cores' together, of which there is at least one.
+    /// The sum over cores, of which there must be at least one.
     pub fn sum(several: Vec<TwoSizesTlbs>) -> TwoSizesTlbs {
         let add = |mut sum: TwoSizesTlbs, other: TwoSizesTlbs| {
             sum.small_lookups += other.small_lookups;
@@ -111,24 +111,24 @@ pub(crate) fn add_counts(sum: &mut [u64], other: &[u64]) {
 pub struct TwoSizesResult {
     /// The configuration.
     pub config: TwoSizesConfig,
-    /// Look-ups while the page was small, and while it was large: a reference that spans two pages
-    /// makes two. With sequential access of an exactly indexed TLB each look-up of a large page,
-    /// and each miss on a small one, needs a second probe.
+    /// Look-ups of small pages. A reference that spans two pages makes two look-ups. With sequential access of
+    /// an exactly indexed TLB, each look-up of a large page, and each miss on a small page, needs a second
+    /// probe.
     pub small_lookups: u64,
-    /// See `small_lookups`.
+    /// Look-ups of large pages.
     pub large_lookups: u64,
     /// Chunks that became large pages.
     pub promotions: u64,
     /// Large pages that became small ones again.
     pub demotions: u64,
-    /// Blocks of promoted chunks that had been touched before: to be copied.
+    /// Blocks of promoted chunks that had been touched before, which must be copied.
     pub blocks_copied: u64,
-    /// Blocks of promoted chunks that had not: to be zeroed, or read in.
+    /// Blocks of promoted chunks that had not been touched before, which must be zeroed or read.
     pub blocks_zeroed: u64,
     /// Fully associative TLBs.
     pub stack: TwoSizesStack,
-    /// Set-associative ones, by index.
+    /// Set-associative TLBs, by index.
     pub sets: Vec<TwoSizesSets>,
-    /// For each of the windows, the bytes in the working set summed over all references.
+    /// The bytes in the working set of each window, summed over all references.
     pub working_set_byte_refs: Vec<u128>,
 }

@@ -8,8 +8,8 @@ use crate::stack::HoleStack;
 pub struct Stacked {
     max_entries: u32,
     stack: Option<HoleStack>,
-    /// Look-ups of small pages and of large ones, and invalidated entries, by depth; one more than
-    /// there are entries is a miss in all.
+    /// Look-ups of small pages, look-ups of large pages, and invalidated entries, by depth. The depth
+    /// `max_entries` + 1 is a miss in all TLBs.
     depths: [Vec<u64>; 3],
 }
 
@@ -23,12 +23,12 @@ impl Stacked {
         }
     }
 
-    /// Looks pages up.
+    /// Looks up pages.
     pub fn take(&mut self, steps: &Steps) {
         for step in steps.iter() {
             self.look_up(step.page.id);
             let alternations = step.alternations_of_pages();
-            // All but the last of an odd number change nothing.
+            // An even number of alternations leaves the order unchanged.
             for kind in step.kinds() {
                 let depth = self.max_entries.min(1) + 1;
                 self.depths[kind][depth as usize] += u64::from(alternations / 2);
@@ -39,7 +39,7 @@ impl Stacked {
         }
     }
 
-    /// An odd id is that of a large page.
+    /// Looks up an id, which is odd for a large page.
     #[inline(always)]
     fn look_up(&mut self, id: u32) {
         if let Some(stack) = &mut self.stack {
@@ -51,12 +51,12 @@ impl Stacked {
     /// Invalidates a page.
     pub fn invalidate(&mut self, id: u32) {
         if let Some(stack) = &mut self.stack {
-            // Depth 0 is that of pages that are in none.
+            // Depth 0 counts pages that are in no TLB.
             self.depths[2][stack.invalidate(id).min(self.max_entries + 1) as usize] += 1;
         }
     }
 
-    /// Takes all entries out, which is not an invalidation.
+    /// Removes all entries without counting invalidations.
     pub fn clear(&mut self) {
         self.stack.iter_mut().for_each(HoleStack::clear);
     }

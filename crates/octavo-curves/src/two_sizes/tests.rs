@@ -17,7 +17,7 @@ const INDEXES: [(TwoSizesIndex, NaiveTwoSizesIndex); 5] = [
     (TwoSizesIndex::SplitLarge, NaiveTwoSizesIndex::SplitLarge),
 ];
 
-/// Ways that are compared: each TLB is simulated on its own.
+/// The compared numbers of ways. Each TLB is simulated on its own.
 const WAYS: [usize; 4] = [1, 2, 3, MAX_WAYS];
 
 fn size(log2: u8) -> PageSize {
@@ -51,8 +51,8 @@ fn naive(config: &TwoSizesConfig, window_refs: u64, tlbs: Vec<NaiveTwoSizesTlb>)
     NaiveTwoSizes::new((config.small, config.large), window_refs, config.threshold_blocks, tlbs)
 }
 
-/// The streams in the order of their TLBs in the naive model, where those that a reference looks up
-/// lie side by side.
+/// The streams in the order of their TLBs in the naive model, in which the TLBs that a reference looks up are
+/// adjacent.
 const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::All, Stream::Data];
 
 fn naive_tlbs(config: &TwoSizesConfig) -> Vec<NaiveTwoSizesTlb> {
@@ -66,8 +66,8 @@ fn naive_tlbs(config: &TwoSizesConfig) -> Vec<NaiveTwoSizesTlb> {
     tlbs
 }
 
-/// The bytes of the working set, summed over all references of the program: of the blocks that a
-/// stream references in the window, in the pages that all references make.
+/// The bytes of the working set, summed over all references of the program: the pages, as decided by all references,
+/// of the blocks that a stream references in the window.
 fn byte_refs(
     pages: &[(bool, Vec<PageNumber>)],
     config: &TwoSizesConfig,
@@ -86,8 +86,8 @@ fn byte_refs(
                 own.extend(pages.iter().map(block));
             }
         }
-        let is_large = |of: u64| {
-            all.iter().filter(|block| chunk(**block) == of).count() as u32
+        let is_large = |number: u64| {
+            all.iter().filter(|block| chunk(**block) == number).count() as u32
                 >= config.threshold_blocks
         };
         let large: BTreeSet<u64> =
@@ -105,7 +105,7 @@ fn compare(random: &RandomStream, config: &TwoSizesConfig, batch: usize) {
     let tlbs = naive_tlbs(config).len();
     let all_tlbs = STREAMS.iter().flat_map(|_| naive_tlbs(config)).collect();
     let mut expected = naive(config, config.window_refs, all_tlbs);
-    // Look-ups of small pages and of large ones, by stream.
+    // Look-ups of small pages and of large pages, by stream.
     let mut lookups = [[0; 2]; 3];
     for (is_fetch, pages) in &pages {
         let before = [expected.small_lookups, expected.large_lookups];
@@ -113,8 +113,8 @@ fn compare(random: &RandomStream, config: &TwoSizesConfig, batch: usize) {
         expected.running = streams.start * tlbs..streams.end * tlbs;
         expected.reference(pages);
         let after = [expected.small_lookups, expected.large_lookups];
-        for of in &mut lookups[streams] {
-            *of = std::array::from_fn(|size| of[size] + after[size] - before[size]);
+        for counts in &mut lookups[streams] {
+            *counts = std::array::from_fn(|size| counts[size] + after[size] - before[size]);
         }
     }
     let sizes = Sizes::new(vec![PageSize::BASE, size(13), config.small, config.large]);
@@ -158,12 +158,12 @@ fn compare(random: &RandomStream, config: &TwoSizesConfig, batch: usize) {
             compare_tlbs(&result, &expected.tlbs[number * tlbs..][..tlbs]);
         }
     }
-    // With fewer streams nothing else is found out about one.
+    // The result of a stream does not depend on the other streams.
     let instructions = Instructions::best();
     let all = kernel(random, config, &STREAMS, instructions, &sizes, batch);
     for stream in STREAMS {
         let alone = kernel(random, config, &[stream], instructions, &sizes, batch);
-        let number = STREAMS.iter().position(|of| *of == stream).unwrap();
+        let number = STREAMS.iter().position(|other| *other == stream).unwrap();
         assert_eq!(alone, all[number..=number]);
     }
 }
@@ -183,8 +183,8 @@ fn kernel(
     kernel.results()
 }
 
-/// As [`kernel`], of data alone.
-fn of_data(random: &RandomStream, config: &TwoSizesConfig) -> TwoSizesResult {
+/// As [`kernel`], for data alone.
+fn data_result(random: &RandomStream, config: &TwoSizesConfig) -> TwoSizesResult {
     let sizes = Sizes::new(vec![config.small, config.large]);
     kernel(random, config, &[Stream::Data], Instructions::best(), &sizes, 7).remove(0)
 }
@@ -194,7 +194,7 @@ fn compare_tlbs(result: &TwoSizesResult, expected: &[NaiveTwoSizesTlb]) {
     let mut expected = expected.iter().map(counts);
     let TwoSizesStack { small_misses, large_misses, invalidated } = &result.stack;
     for entries in 1..=result.config.max_entries as usize {
-        let found = [small_misses, large_misses, invalidated].map(|of| of[entries - 1]);
+        let found = [small_misses, large_misses, invalidated].map(|counts| counts[entries - 1]);
         assert_eq!(Some(found), expected.next(), "{entries} entries");
     }
     for ((index, _), sets) in INDEXES.iter().zip(&result.sets) {
@@ -202,7 +202,7 @@ fn compare_tlbs(result: &TwoSizesResult, expected: &[NaiveTwoSizesTlb]) {
         for log2 in 0..=usize::from(result.config.max_sets_log2) {
             for ways in WAYS {
                 let found = [&sets.small_misses, &sets.large_misses, &sets.invalidated]
-                    .map(|of| of[log2][ways - 1]);
+                    .map(|counts| counts[log2][ways - 1]);
                 assert_eq!(Some(found), expected.next(), "{index:?} 2^{log2} x {ways}");
             }
         }
@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
-    fn a_few_pages_are_as_in_naive_tlbs(
+    fn few_pages_match_naive_tlbs(
         random in prop_oneof![few_pages(7, 0..80), few_pages(24, 0..120), few_pages(70, 0..150)],
         config in config(),
         batch in 1usize..100,
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn programs_are_as_in_naive_tlbs(
+    fn programs_match_naive_tlbs(
         random in stream(0..40),
         config in config(),
         batch in 1usize..20,
@@ -232,9 +232,9 @@ proptest! {
     }
 }
 
-/// Blocks 3 and 4 are referenced at once and leave at once, when their chunks are large pages and
-/// a run is under way in one of them: both are demoted before the run's next look-up, in either
-/// order, and its small page would evict the other's large page from its set.
+/// Blocks 3 and 4 are referenced by one reference, and leave together, when their chunks are large pages and the
+/// current run is in one of them. Both are demoted before the run's next look-up, in either order; otherwise its small
+/// page would evict the large page of the other chunk from its set.
 #[test]
 fn chunks_are_demoted_together() {
     for (blocks, last) in [([6, 1], 1), ([1, 6], 6)] {
@@ -253,9 +253,8 @@ fn chunks_are_demoted_together() {
     }
 }
 
-/// Blocks 0 to 7 are read in turn, with a fetch before each, so that with every second reference
-/// one of them leaves a window of eight and another enters: it holds four blocks of the chunk, and
-/// one of code, all the time.
+/// Blocks 0 to 7 are read in turn, with a fetch before each, so that at every second reference one of them leaves a
+/// window of eight and another enters: the window always holds four blocks of the chunk, and one of code.
 #[test]
 fn a_chunk_with_one_block_leaving_and_one_entering_keeps_its_size() {
     let steps: Vec<_> = (0..8000).map(|reference| (reference % 8, 1, false)).collect();
@@ -270,17 +269,17 @@ fn a_chunk_with_one_block_leaving_and_one_entering_keeps_its_size() {
             max_sets_log2: 0,
             windows_refs: vec![window_refs],
         };
-        let result = of_data(&random, &config);
+        let result = data_result(&random, &config);
         let promoted = window_refs >= 8;
-        // In the window of seven, four and three blocks in alternation.
+        // The window of seven holds four and three blocks in alternation.
         let changes = if promoted { [1, 0] } else { [7997, 7996] };
         assert_eq!([result.promotions, result.demotions], changes, "T = {window_refs}");
         assert_eq!([result.small_lookups, result.large_lookups], [3, 7997]);
     }
 }
 
-/// A reference that spans two blocks enters both before it is looked up, so that both of its
-/// look-ups find the page that the two make large.
+/// A reference that spans two blocks enters both before it is looked up, so that both of its look-ups are of the large
+/// page that the two blocks make.
 #[test]
 fn both_blocks_of_a_spanning_reference_enter_before_its_lookups() {
     let config = TwoSizesConfig {
@@ -305,7 +304,7 @@ fn both_blocks_of_a_spanning_reference_enter_before_its_lookups() {
     ] {
         let random = loads(&steps);
         compare(&random, &config, 1);
-        let result = of_data(&random, &config);
+        let result = data_result(&random, &config);
         let TwoSizesResult { small_lookups, large_lookups, promotions, .. } = result;
         let TwoSizesResult { blocks_copied, blocks_zeroed, .. } = result;
         assert_eq!(
@@ -316,8 +315,7 @@ fn both_blocks_of_a_spanning_reference_enter_before_its_lookups() {
     }
 }
 
-/// The page of code that holds the data, too, is large for both: fetches reference one half of its
-/// blocks, and data the other.
+/// A chunk with code and data is large for both: fetches reference one of its two blocks, and data the other.
 #[test]
 fn fetches_and_data_make_a_page_large_together() {
     let item = |kind, addr| octavo_types::Item {
@@ -343,6 +341,6 @@ fn fetches_and_data_make_a_page_large_together() {
         windows_refs: vec![5],
     };
     compare(&random, &config, 3);
-    let result = of_data(&random, &config);
+    let result = data_result(&random, &config);
     assert_eq!([result.promotions, result.small_lookups, result.large_lookups], [1, 0, 10]);
 }

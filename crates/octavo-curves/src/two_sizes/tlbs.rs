@@ -1,4 +1,4 @@
-//! All TLBs for two page sizes; sends each look-up to the TLBs that it concerns.
+//! All TLBs for two page sizes. Distributes each look-up to the TLBs that it concerns.
 
 use octavo_types::Instructions;
 
@@ -9,10 +9,9 @@ use super::page::Page;
 use super::stacked::Stacked;
 use super::{TwoSizesConfig, TwoSizesIndex, TwoSizesSets, TwoSizesStack};
 
-/// All of them for one stream.
+/// All TLBs of one stream.
 ///
-/// Each takes many pages at a time, one after the other: so what it holds and what it foresees stays
-/// in the processor's caches.
+/// Each processes many pages at a time, so that its state stays in the processor's caches.
 pub struct Tlbs {
     blocks_log2: u8,
     steps: Steps,
@@ -24,7 +23,7 @@ pub struct Tlbs {
 }
 
 impl Tlbs {
-    /// Empty ones.
+    /// Empty TLBs.
     pub fn new(config: &TwoSizesConfig, instructions: Instructions) -> Self {
         let indexed = || Indexed::new(config.max_sets_log2, instructions);
         let blocks_log2 = config.large.log2().saturating_sub(config.small.log2());
@@ -39,7 +38,7 @@ impl Tlbs {
         }
     }
 
-    /// Looks a page up, everywhere.
+    /// Looks up a page in all TLBs.
     #[inline(always)]
     pub fn page(&mut self, page: Page) {
         if self.steps.push(page) {
@@ -47,8 +46,8 @@ impl Tlbs {
         }
     }
 
-    /// Looks up all pending steps. To be called before entries are invalidated, at the end, and
-    /// before there are 2^32 pages.
+    /// Looks up all pending steps. Must be called before entries are invalidated, at the end, and before there are
+    /// 2^32 pages.
     #[inline(never)]
     pub fn process_steps(&mut self) {
         let Tlbs { steps, stack, by_small, by_large, exact, split, .. } = self;
@@ -61,9 +60,9 @@ impl Tlbs {
         });
         exact.take(steps.iter(), |step| (located(step.page), step.alternations_of_pages()));
         for (kind, tlb) in split.iter_mut().enumerate() {
-            let of_kind = steps.iter().filter(|step| step.kinds()[0] == kind);
-            tlb.take(of_kind, |step| {
-                // Each stays the first of its half where only one of them is in it.
+            let own_steps = steps.iter().filter(|step| step.kinds()[0] == kind);
+            tlb.take(own_steps, |step| {
+                // If the two pages are of different kinds, each stays the most recent of its TLB.
                 let alternations =
                     if step.kinds()[1] == kind { step.alternations_of_pages() } else { 0 };
                 (located(step.page), alternations)
@@ -78,19 +77,19 @@ impl Tlbs {
         self.invalidate(page);
     }
 
-    /// Invalidates a large page where it is found by one of its blocks: to be called for each
-    /// that it was referenced in.
+    /// Invalidates a large page in the TLBs that find it by block. Must be called for each block by which it was
+    /// referenced.
     pub fn invalidate_block(&mut self, page: Page) {
         self.by_small.invalidate_block(page);
     }
 
-    /// Invalidates a large page otherwise; any of its blocks will do.
+    /// Invalidates a large page in all other TLBs. `page` may have any of its blocks.
     pub fn invalidate_large(&mut self, page: Page) {
         self.by_small.invalidate_large(page);
         self.invalidate(page);
     }
 
-    /// Takes all entries out, which is not an invalidation.
+    /// Removes all entries without counting invalidations.
     pub fn clear(&mut self) {
         self.process_steps();
         self.stack.clear();
@@ -117,7 +116,7 @@ impl Tlbs {
         [self.by_small.result(Small)].into_iter().chain(others).collect()
     }
 
-    /// Invalidates a page where it is found by its own number, or not by any.
+    /// Invalidates a page in the TLBs that find it by its own number, or that are fully associative.
     fn invalidate(&mut self, page: Page) {
         let own = Located::exact(page, self.blocks_log2);
         self.by_large.invalidate(own.large(self.blocks_log2), 0);

@@ -1,11 +1,11 @@
-//! The times at which blocks leave a window, exactly, at a cost that does not depend on the window.
+//! The exact times at which blocks leave a window, at a cost that does not depend on the window.
 //!
-//! Of a block's references only the time of the last one is stored. A block in the window is in one
-//! bucket of a wheel, each of which stands for a stretch of time: that in which the block may leave,
-//! or an earlier one. When a bucket's time comes, blocks that were referenced since are moved to the
-//! bucket in which they would leave now; the others leave.
+//! Only the time of a block's last reference is stored. Each bucket of the wheel stands for an interval of
+//! time, and a block in the window is in the bucket of the time at which it may leave, or in an earlier one.
+//! When the time of a bucket comes, blocks that were referenced since are moved to the bucket of the time
+//! at which they would leave now; the others leave.
 
-/// A power of two, and more than twice the buckets in a window.
+/// Number of buckets: a power of two, and more than twice the buckets in a window.
 const BUCKETS: usize = 256;
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -13,22 +13,22 @@ const NONE: u32 = u32::MAX;
 /// The wheel of one window. Times are references, counted from 1.
 pub struct Wheel {
     window_refs: u64,
-    /// How long a bucket is, as a logarithm: a window has 64 to 128 of them, or as many as it has
-    /// references.
+    /// log2 of the references in the interval of a bucket. A window has 64 to 128 buckets, or as many as it
+    /// has references.
     width_log2: u32,
-    /// By bucket, modulo their number: the first of its blocks.
+    /// The first block of each bucket, modulo [`BUCKETS`].
     heads: Box<[u32; BUCKETS]>,
-    /// By block: the next one in its bucket.
+    /// The next block in the bucket of each block.
     next: Vec<u32>,
     /// The last bucket whose time has come.
     bucket: u64,
-    /// The blocks of the buckets up to that one that have not left yet, and when they will if they
-    /// are not referenced; the first to leave is last.
+    /// The blocks of the buckets up to `bucket` that have not left yet, with the times at which they leave
+    /// unless they are referenced. The first to leave is last.
     due: Vec<(u64, u32)>,
 }
 
 impl Wheel {
-    /// No block is in the window.
+    /// A window without blocks.
     pub fn new(window_refs: u64) -> Self {
         Wheel {
             window_refs,
@@ -45,7 +45,7 @@ impl Wheel {
         self.next.resize(blocks, NONE);
     }
 
-    /// A block that is not in the window is referenced at `now`.
+    /// Adds a block that is not in the window, and is referenced at `now`.
     pub fn enter(&mut self, block: u32, now: u64) {
         self.put(block, now.saturating_add(self.window_refs));
     }
@@ -55,7 +55,7 @@ impl Wheel {
         self.next[block as usize] = std::mem::replace(head, block);
     }
 
-    /// No block leaves before this time.
+    /// A lower bound on the time at which the next block leaves.
     pub fn next_event(&self) -> u64 {
         match self.due.last() {
             Some((leaves, _)) => *leaves,
@@ -63,15 +63,15 @@ impl Wheel {
         }
     }
 
-    /// When the next block leaves, if that is up to `until`. See [`Wheel::pop`].
+    /// The time at which the next block leaves, if it leaves up to `until`. See [`Wheel::pop`].
     pub fn next_leaving(&mut self, until: u64, last: &[u64]) -> Option<u64> {
         let (leaves, block) = self.pop(until, last)?;
         self.due.push((leaves, block));
         Some(leaves)
     }
 
-    /// Removes the next block that leaves up to `until`, and returns when it leaves. `last` has the
-    /// last reference of each block.
+    /// Removes the next block that leaves up to `until`, and returns the time with it. `last` is the last
+    /// reference of each block.
     #[inline]
     pub fn pop(&mut self, until: u64, last: &[u64]) -> Option<(u64, u32)> {
         loop {
@@ -90,7 +90,7 @@ impl Wheel {
         }
     }
 
-    /// The time of the next bucket has come, or that of all up to bucket `until`.
+    /// Empties the next bucket, or all buckets if `until` is more than a turn of the wheel ahead.
     fn open(&mut self, until: u64, last: &[u64]) {
         if until - self.bucket < BUCKETS as u64 {
             self.bucket += 1;
@@ -99,7 +99,7 @@ impl Wheel {
             self.bucket = until;
             (0..BUCKETS).for_each(|bucket| self.empty(bucket, last));
         }
-        // At the same time two blocks leave in any order.
+        // Blocks that leave at the same time may leave in any order.
         self.due.sort_unstable_by_key(|(leaves, _)| std::cmp::Reverse(*leaves));
     }
 

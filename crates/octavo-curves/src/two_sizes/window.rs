@@ -5,23 +5,23 @@ use super::wheel::Wheel;
 /// Fetches and data.
 pub const KINDS: usize = 2;
 
-/// When each block was last referenced, counted from 1; 0 for never.
+/// The last reference to each block, counted from 1; 0 for none.
 #[derive(Default)]
 pub struct LastRefs {
-    /// By any reference.
+    /// The last reference of any kind.
     pub any: Vec<u64>,
-    /// By each kind of reference whose working sets are asked for.
+    /// The last reference of each kind whose working sets are requested.
     pub by_kind: [Option<Vec<u64>>; KINDS],
 }
 
 impl LastRefs {
-    /// Makes room for so many blocks.
+    /// Makes room for this number of blocks.
     pub fn make_room(&mut self, blocks: usize) {
         let by_kind = self.by_kind.iter_mut().flatten();
         by_kind.chain([&mut self.any]).for_each(|last| last.resize(blocks, 0));
     }
 
-    /// A block is referenced at `now`.
+    /// Records a reference to a block at `now`.
     #[inline(always)]
     pub fn reference(&mut self, block: u32, kind: usize, now: u64) {
         self.any[block as usize] = now;
@@ -30,24 +30,24 @@ impl LastRefs {
         }
     }
 
-    /// When a block was last referenced by `kind`, or by any reference if that kind is not asked
-    /// for: never later than by any.
+    /// The last reference of `kind` to a block, or of any kind if its working sets are not requested. Never later
+    /// than the last reference of any kind.
     #[inline(always)]
     pub fn of_kind(&self, block: u32, kind: usize) -> u64 {
         self.by_kind[kind].as_ref().unwrap_or(&self.any)[block as usize]
     }
 }
 
-/// The last T references, with chunks that are large pages while enough of their blocks are
-/// referenced in them. Times are references, counted from 1.
+/// The window of the last T references. A chunk is a large page as long as enough of its blocks are in the window.
+/// Times are references, counted from 1.
 pub struct Window {
     /// T.
     pub window_refs: u64,
     threshold_blocks: u32,
     sizes: Sizes,
     any: Blocks,
-    /// The blocks that references of one kind leave in it. Whether their chunks are large does not
-    /// depend on the kind.
+    /// The blocks referenced by each kind whose working sets are requested. Whether their chunks are large
+    /// depends on all references.
     by_kind: [Option<Blocks>; KINDS],
 }
 
@@ -61,27 +61,29 @@ struct Sizes {
 /// Some of the blocks in the window.
 struct Blocks {
     wheel: Wheel,
-    /// By chunk: how many there are.
+    /// The number of blocks, by chunk.
     counts: Vec<u32>,
-    /// The bytes of the working set, since when, and their sum over the references before.
+    /// The current bytes of the working set.
     bytes: u64,
+    /// The time since which the working set has `bytes`.
     since: u64,
+    /// The bytes of the working set, summed over the references before `since`.
     byte_refs: u128,
 }
 
-/// A block leaves the window.
+/// A block that leaves the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaving {
-    /// When.
+    /// The time at which it leaves.
     pub time: u64,
     /// Its chunk.
     pub chunk: u32,
-    /// Whether too few of the chunk's blocks are left for a large page, and just enough were before.
+    /// Whether the number of the chunk's blocks falls below the threshold.
     pub falls_below: bool,
 }
 
 impl Window {
-    /// An empty window; the sizes are in bytes. Working sets are asked for of `kinds`.
+    /// An empty window. The sizes are in bytes; working sets of `kinds` are requested.
     pub fn new(
         window_refs: u64,
         threshold_blocks: u32,
@@ -97,17 +99,17 @@ impl Window {
         }
     }
 
-    /// Makes room for so many blocks and chunks.
+    /// Makes room for this number of blocks and chunks.
     pub fn make_room(&mut self, blocks: usize, chunks: usize) {
-        for of in self.by_kind.iter_mut().flatten().chain([&mut self.any]) {
-            of.wheel.make_room(blocks);
-            of.counts.resize(chunks, 0);
+        for part in self.by_kind.iter_mut().flatten().chain([&mut self.any]) {
+            part.wheel.make_room(blocks);
+            part.counts.resize(chunks, 0);
         }
     }
 
-    /// A lower bound on the time at which the next block leaves a window.
+    /// A lower bound on the time at which the next block leaves the window.
     pub fn next_event(&self) -> u64 {
-        let events = self.by_kind.iter().flatten().map(|of| of.wheel.next_event());
+        let events = self.by_kind.iter().flatten().map(|part| part.wheel.next_event());
         events.fold(self.any.wheel.next_event(), u64::min)
     }
 
@@ -117,7 +119,7 @@ impl Window {
         self.any.counts[chunk as usize] >= self.threshold_blocks
     }
 
-    /// A block is referenced at `now` by `kind`, before `last` has it.
+    /// Adds a reference of `kind` to a block at `now`. `last` must not have this reference yet.
     pub fn reference(
         &mut self,
         (block, chunk): (u32, u32),
@@ -155,24 +157,24 @@ impl Window {
         Some(Leaving { time, chunk, falls_below: blocks == self.threshold_blocks })
     }
 
-    /// Removes the blocks of each kind that leave no later than the next block of any kind: when that
-    /// one leaves, its chunk may become small.
+    /// Removes the blocks of each kind that leave no later than the next block of any kind, whose chunk may
+    /// become small when it leaves.
     fn leave_kinds(&mut self, until: u64, last: &LastRefs, chunks: &[u32]) {
         let until = self.any.wheel.next_leaving(until, &last.any).unwrap_or(until);
         for kind in 0..KINDS {
             let Some(last) = &last.by_kind[kind] else { continue };
-            while let Some(of) = &mut self.by_kind[kind]
-                && let Some((time, block)) = of.wheel.pop(until, last)
+            while let Some(blocks) = &mut self.by_kind[kind]
+                && let Some((time, block)) = blocks.wheel.pop(until, last)
             {
                 let chunk = chunks[block as usize];
                 let is_large = self.any.counts[chunk as usize] >= self.threshold_blocks;
-                let count = of.counts[chunk as usize] - 1;
-                of.change_count(chunk, count, is_large, self.sizes, time);
+                let count = blocks.counts[chunk as usize] - 1;
+                blocks.change_count(chunk, count, is_large, self.sizes, time);
             }
         }
     }
 
-    /// From `now` on, `blocks` blocks of the chunk are in the window.
+    /// Changes the number of the chunk's blocks in the window to `blocks`, at `now`.
     fn change(&mut self, chunk: u32, blocks: u32, now: u64) {
         let was_large = self.is_large(chunk);
         let is_large = blocks >= self.threshold_blocks;
@@ -180,23 +182,23 @@ impl Window {
         self.any.counts[chunk as usize] = blocks;
         self.any.change_bytes(before, self.sizes.of(blocks, is_large), now);
         if was_large != is_large {
-            for of in self.by_kind.iter_mut().flatten() {
+            for part in self.by_kind.iter_mut().flatten() {
                 let [before, after] = [was_large, is_large]
-                    .map(|large| self.sizes.of(of.counts[chunk as usize], large));
-                of.change_bytes(before, after, now);
+                    .map(|large| self.sizes.of(part.counts[chunk as usize], large));
+                part.change_bytes(before, after, now);
             }
         }
     }
 
-    /// The bytes of the working set, summed over `refs` references: of those of one kind, or of all.
+    /// The bytes of the working set of one kind, or of all references, summed over `refs` references.
     pub fn byte_refs(&self, kind: Option<usize>, refs: u64) -> u128 {
-        let of = kind.map_or(Some(&self.any), |kind| self.by_kind[kind].as_ref());
-        of.map_or(0, |of| of.byte_refs(refs))
+        let blocks = kind.map_or(Some(&self.any), |kind| self.by_kind[kind].as_ref());
+        blocks.map_or(0, |blocks| blocks.byte_refs(refs))
     }
 }
 
 impl Sizes {
-    /// The bytes of a chunk with so many blocks in the working set.
+    /// The bytes of a chunk with `blocks` blocks in the working set.
     fn of(self, blocks: u32, is_large: bool) -> u64 {
         match (blocks, is_large) {
             (0, _) => 0,
@@ -217,7 +219,7 @@ impl Blocks {
         self.change_bytes(sizes.of(before, is_large), sizes.of(count, is_large), now);
     }
 
-    /// A chunk has `after` bytes instead of `before` in the working set, from `now` on.
+    /// Changes the bytes of a chunk in the working set from `before` to `after`, at `now`.
     fn change_bytes(&mut self, before: u64, after: u64, now: u64) {
         self.byte_refs += u128::from(self.bytes) * u128::from(now - self.since);
         self.since = now;

@@ -1,17 +1,17 @@
 //! Average working sets at every page size and for every window, exactly and in one pass.
 //!
-//! Time is counted in references of the whole program, those of other streams included, as in
-//! Denning, "The working set model for program behavior", CACM 1968. So the working sets of fetches
-//! and of data, with one window, are parts of that of both.
+//! Time is counted in references of the whole program, including other streams, as in Denning, "The
+//! working set model for program behavior", CACM 1968. So for one window, the working sets of fetches and
+//! of data are subsets of the working set of both.
 //!
 //! Working sets depend on the gaps between a page's references that are longer than a window
 //! ([`Gaps`]). So time is cut into *blocks* no longer than the shortest window: a page touched
-//! before in the same block has no such gap, and most touches are of base pages that were.
+//! before in the same block has no such gap, and most touches are of such base pages.
 //!
-//! A larger page's gap is never longer than that of a base page in it. So larger pages are looked
-//! at only when a base page is touched for the first time in a block, and only as far up as none was
-//! touched in the block before. Such a page is marked as touched in the block; at the block's end its
-//! base pages give the time of its last reference.
+//! A larger page's gap is never longer than that of a base page in it. So larger pages are processed only
+//! at the first touch of a base page in a block, and only up to the first size whose page was touched
+//! before in the block. A processed page is marked as touched in the block; at the end of the block its base
+//! pages give the time of its last reference.
 
 mod gaps;
 #[cfg(test)]
@@ -23,9 +23,8 @@ pub(crate) use self::gaps::Gaps;
 use crate::sizes::Sizes;
 use crate::touches::{Row, Rows, Run};
 
-/// So many base pages end a block once the reference to the last of them is over, to bound the work at the end of a
-/// batch.
-/// Tests reach it.
+/// The number of base pages that ends a block, after the reference to the last of them, to bound the work at the end of
+/// a batch. In tests it is small enough to be reached.
 const MOST_IN_USE: usize = if cfg!(test) { 24 } else { 256 };
 
 /// An average working set: s(T, page size) of Talluri et al., "Tradeoffs in supporting two page
@@ -36,8 +35,8 @@ pub struct WorkingSet {
     pub page_size: PageSize,
     /// The window T.
     pub window_refs: u64,
-    /// The stream's pages in the window, summed over all references of the program: divided by these
-    /// and times the page size it is the average in bytes.
+    /// The stream's pages in the window, summed over all references of the program. Divided by the number of
+    /// references and multiplied by the page size, it is the average in bytes.
     pub page_refs: u128,
 }
 
@@ -48,34 +47,35 @@ pub struct WorkingSets {
     /// The windows in ascending order, each once.
     windows: Vec<u64>,
     shortest_refs: u64,
-    /// How many references the program had, once it is finished.
+    /// The references of the program, set by [`WorkingSets::finish`].
     refs: u64,
     base: Level,
     /// The larger of the sizes, ascending.
     larger: Vec<Level>,
-    /// The page of the last run, as `base.last` has it; 0 before the first.
+    /// The index in `base.last` of the page of the last run; 0 before the first.
     current: usize,
-    /// When the block began (counted from 1), and when the next one may begin.
+    /// The first reference of the current block, counted from 1.
     start: u64,
+    /// The first reference at which the next block may begin.
     end: u64,
-    /// The base pages touched in it, if there are larger pages to propagate their times to.
+    /// The base pages touched in the block, if there are larger pages to propagate their times to.
     in_block: Vec<Row>,
 }
 
 /// The pages of one size.
 struct Level {
     page_size: PageSize,
-    /// Which of the rows' sizes it is.
+    /// The index of the size among the sizes of the rows.
     number: usize,
-    /// When each page was last referenced, counted from 1; 0 for never. Base pages: the page of
-    /// row *n* at *n* + 1. Larger pages: if they were touched in the block, any time in it; a page
-    /// that holds another is never earlier than it.
+    /// The last reference to each page, counted from 1; 0 for none. For base pages, the page of row *n* is at
+    /// *n* + 1. For larger pages touched in the current block, it is any time in the block; a page is never
+    /// earlier than the pages that it contains.
     last: Vec<u64>,
     gaps: Gaps,
 }
 
 impl WorkingSets {
-    /// All of `sizes` with all of `windows_refs`, each at least 1.
+    /// The state before the first reference. All windows must be at least 1.
     pub fn new(sizes: Sizes, windows_refs: Vec<u64>) -> Self {
         let mut windows = windows_refs.clone();
         windows.sort_unstable();
@@ -101,20 +101,20 @@ impl WorkingSets {
         }
     }
 
-    /// The program is over; it had `refs` references.
+    /// Completes the counts at the end of the program, which has made `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.refs = refs;
         for level in self.larger.iter_mut().chain([&mut self.base]) {
             let skipped = usize::from(level.page_size == PageSize::BASE);
             for last in level.last.iter().skip(skipped).filter(|last| **last > 0) {
-                // As if the page were referenced again.
+                // Counts the last gap as if the page were referenced again.
                 let mut shorter = self.windows.len();
                 level.gaps.reference(*last, refs + 1, &self.windows, &mut shorter);
             }
         }
     }
 
-    /// One for each size and window, once it is finished.
+    /// The result of each size and window. [`WorkingSets::finish`] must have been called.
     pub fn results(&self) -> Vec<WorkingSet> {
         let all = self.sizes.iter().flat_map(|page_size| {
             let mut levels = self.larger.iter().chain([&self.base]);
@@ -132,12 +132,12 @@ impl WorkingSets {
 }
 
 impl WorkingSets {
-    /// The longest gap that may be left out of account between references to a page.
+    /// The longest gap between references to a page that may be ignored.
     pub fn longest_gap_refs(&self) -> u64 {
         self.shortest_refs
     }
 
-    /// Takes the next runs, with no longer gaps in them than [`WorkingSets::longest_gap_refs`].
+    /// Processes the next runs, whose gaps are at most [`WorkingSets::longest_gap_refs`].
     pub fn take(&mut self, runs: &[Run], rows: &Rows) {
         self.make_room(rows);
         for run in runs {
@@ -166,11 +166,11 @@ impl WorkingSets {
         }
     }
 
-    /// A base page is touched for the first time in the block.
+    /// Processes the first touch of a base page in the block.
     #[inline(never)]
     fn enter(&mut self, row: Row, last: u64, now: u64, rows: &Rows) {
         let WorkingSets { base, larger, windows, start, .. } = self;
-        // How many windows are shorter than the gap, which at larger sizes can only be shorter.
+        // The number of windows shorter than the gap, which can only decrease at larger sizes.
         let mut shorter = 0;
         if last == 0 || now - last > self.shortest_refs {
             shorter = windows.len();
@@ -183,7 +183,7 @@ impl WorkingSets {
         for level in larger {
             let last = &mut level.last[ids[level.number] as usize];
             if *last >= *start {
-                // Touched in the block, and so it is at every larger size.
+                // Touched in the block, as are all larger pages.
                 break;
             }
             if shorter > 0 {
@@ -193,20 +193,20 @@ impl WorkingSets {
         }
         self.in_block.push(row);
         if self.in_block.len() >= MOST_IN_USE {
-            // Not before this reference is over. One that lies in two pages has a run for each, and a block that began
-            // with the second run would leave the first page out.
+            // Not before the end of this reference: a reference that spans two pages has a run for each, and a block
+            // that began with the second run would miss the first page.
             self.end = now + 1;
         }
     }
 
-    /// A block ends, and another one begins with the reference `now`.
+    /// Ends the block, and begins another one with the reference `now`.
     #[inline(never)]
     fn begin_block(&mut self, now: u64, rows: &Rows) {
         self.propagate_all(rows);
         self.in_block.clear();
         self.start = now;
         self.end = now.saturating_add(self.shortest_refs);
-        // The run before may end with the very reference that begins the block.
+        // The run before may end with the reference that begins the block.
         if let Some(row) = self.current.checked_sub(1).filter(|row| self.base.last[row + 1] == now)
             && !self.larger.is_empty()
         {
@@ -214,7 +214,7 @@ impl WorkingSets {
         }
     }
 
-    /// Gives larger pages the times of their last references in the block so far.
+    /// Sets the times of the last references in the block to larger pages.
     fn propagate_all(&mut self, rows: &Rows) {
         for row in &self.in_block {
             propagate(*row, self.base.last[row.index() + 1], &mut self.larger, rows);
@@ -222,14 +222,14 @@ impl WorkingSets {
     }
 }
 
-/// Gives the pages that hold a base page the time of its last reference.
+/// Sets the time of the last reference to the pages that contain a base page.
 #[inline(always)]
 fn propagate(row: Row, base: u64, larger: &mut [Level], rows: &Rows) {
     let ids = rows.ids(row).as_flattened();
     for level in larger {
         let last = &mut level.last[ids[level.number] as usize];
         if *last >= base {
-            // So it is at every larger size.
+            // All larger pages have a time at least as late.
             break;
         }
         *last = base;

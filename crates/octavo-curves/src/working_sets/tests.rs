@@ -20,9 +20,9 @@ fn some_windows() -> impl Strategy<Value = Vec<u64>> {
 
 fn compare(random: &RandomStream, stream: Stream, sizes: &Sizes, windows: &[u64], batch: usize) {
     let mut kernel = WorkingSets::new(sizes.clone(), windows.to_vec());
-    let of = (stream, kernel.longest_gap_refs());
+    let runs = (stream, kernel.longest_gap_refs());
     let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-    let refs = feed_runs(&mut take, random, of, sizes, batch);
+    let refs = feed_runs(&mut take, random, runs, sizes, batch);
     kernel.finish(refs);
     let mut expected = Vec::new();
     for page_size in sizes.iter() {
@@ -41,7 +41,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
-    fn a_few_pages_are_as_in_brute_force_windows(
+    fn few_pages_match_brute_force_windows(
         random in few_pages(70, 0..60),
         sizes in some_sizes(),
         windows in some_windows(),
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn programs_are_as_in_brute_force_windows(
+    fn programs_match_brute_force_windows(
         random in stream(0..30),
         sizes in some_sizes(),
         windows in some_windows(),
@@ -65,24 +65,24 @@ proptest! {
     }
 }
 
-/// With one window, fetches and data reference parts of the pages that both do: each working set
-/// alone is at most that of both, and the two together are at least that.
+/// For one window, fetches and data each reference a subset of the pages of both: each working set is at most that of
+/// both, and their sum is at least that of both.
 #[test]
 fn the_working_set_of_both_streams_is_between_each_and_their_sum() {
-    // A page is loaded rarely, and the code runs on: few references of data span a long time.
+    // Each page is loaded rarely while fetches continue, so that few references of data span a long time.
     let steps: Vec<_> = (0..400).map(|step| (step % 50, 1, false)).collect();
     let random = octavo_oracle::strategies::loads(&steps);
     let sizes = Sizes::new(vec![PageSize::BASE]);
     let page_refs = [Stream::Fetch, Stream::Data, Stream::All].map(|stream| {
         let mut kernel = WorkingSets::new(sizes.clone(), vec![20]);
-        let of = (stream, kernel.longest_gap_refs());
+        let runs = (stream, kernel.longest_gap_refs());
         let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-        let refs = feed_runs(&mut take, &random, of, &sizes, 100);
+        let refs = feed_runs(&mut take, &random, runs, &sizes, 100);
         kernel.finish(refs);
         kernel.results()[0].page_refs
     });
     let [fetch, data, all] = page_refs;
-    // Ten of the last 20 references are data, once the window is full, and all are to other pages.
+    // Once the window is full, ten of the last 20 references are data, all to different pages.
     let filling: u128 = (1..20u128).map(|refs| refs / 2).sum();
     assert_eq!(data, filling + 10 * (800 - 19));
     assert_eq!(fetch, 800);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 const STACKS: u32 = 4;
 
-/// Stack 0 is unknown; the others have a caller of their own each, behind a wrapper or not.
+/// Stack 0 is unknown; each other stack has a caller of its own, with or without a wrapper.
 fn describe_stacks(consumer: &mut impl Consumer) {
     consumer.event(&Event::AllocationStack { number: 0, frames: Vec::new() });
     for number in 1..STACKS {
@@ -28,7 +28,7 @@ fn describe_stacks(consumer: &mut impl Consumer) {
     }
 }
 
-/// Blocks where the references are: small ones, ones that span pages, and large ones.
+/// Allocations and frees where the references are: blocks that are small, span pages, or are large.
 fn heap_event() -> impl Strategy<Value = Event> {
     let start = (0x100u64..0x180, 0u64..64).prop_map(|(page, part)| (page << 12) + part * 64);
     let bytes = prop_oneof![4 => 1u64..300, 2 => 1u64..20_000, 1 => 1u64..0x10_0000];
@@ -45,8 +45,7 @@ fn heap_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A file of its own for each instruction, so that misses have the place of the instruction. It is mapped as long
-/// as nothing else is.
+/// Maps a file for each instruction, so that misses show the instruction, until another mapping replaces it.
 fn map_instructions(random: &RandomStream, consumer: &mut impl Consumer) {
     let items = random.segments.iter().flat_map(Segment::items);
     let fetches = items.filter(|item| item.kind == ItemKind::Fetch).map(|item| item.addr);
@@ -112,7 +111,7 @@ proptest! {
         levels in prop::collection::vec(1u32..24, 1..=2),
     ) {
         let sizes = [12, 14, 21].map(|log2| PageSize::from_log2(log2).unwrap());
-        let entries: Vec<usize> = levels.iter().map(|of| *of as usize).collect();
+        let entries: Vec<usize> = levels.iter().map(|entries| *entries as usize).collect();
         let mut naive = NaiveAllocations::new(&sizes, &entries);
         play(&random, &heap, &mut naive);
         let mut encoder = Encoder::default();
@@ -138,9 +137,9 @@ proptest! {
             add(expected.entry((stack.map(site), file)).or_default(), counts);
         }
         let mut misses: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-        for of in &found.misses {
-            let site = of.stack.map(|stack| found.sites[found.stacks[stack].site].address.raw());
-            add(misses.entry((site, of.place.path.clone())).or_default(), &of.counts);
+        for row in &found.misses {
+            let site = row.stack.map(|stack| found.sites[found.stacks[stack].site].address.raw());
+            add(misses.entry((site, row.place.path.clone())).or_default(), &row.counts);
         }
         prop_assert_eq!(misses, expected);
 
@@ -148,33 +147,36 @@ proptest! {
         for (column, size) in sizes.iter().enumerate() {
             let total = study.total();
             let last = total.data_curves.iter().rfind(|curve| curve.page_size == *size);
-            let attributed: u64 = found.misses.iter().map(|of| of.counts[column]).sum();
+            let attributed: u64 = found.misses.iter().map(|row| row.counts[column]).sum();
             prop_assert_eq!(last.map_or(0, |curve| curve.misses), attributed);
         }
     }
 
-    /// The walks of a machine, whose oracle is that of its TLBs, are attributed wholly.
+    /// All walks of a machine are attributed. (Other tests compare its TLBs with the oracle.)
     #[test]
     fn all_walks_of_a_machine_are_attributed(
         random in stream(1..200),
         heap in prop::collection::vec((0usize..200, heap_event()), 0..60),
         has_second in any::<bool>(),
     ) {
-        let of_size = |log2: u8| {
+        let tlbs = |log2: u8| {
             let page_size = PageSize::from_log2(log2).unwrap();
             let shape = |sets, ways| ArrayShape { entry_size: page_size, sets, ways };
             let second = has_second.then(|| shape(4, 3));
             TlbsOfSize { page_size, fetch: shape(1, 8), data: shape(2, 4), second }
         };
-        let machine = MachineTlbs { sizes: vec![of_size(12), of_size(21)] };
+        let machine = MachineTlbs { sizes: vec![tlbs(12), tlbs(21)] };
         let mut study = study(&[PageSize::BASE], &[16], Some(machine));
         play(&random, &heap, &mut study);
         let found = study.allocations().unwrap();
         let total = study.total();
-        for (column, of) in found.columns.iter().enumerate().filter(|(_, of)| of.modelled) {
+        for (number, column) in found.columns.iter().enumerate() {
+            if !column.modelled {
+                continue;
+            }
             let mut curves = total.data_machine.iter();
-            let last = curves.rfind(|curve| curve.page_size == of.page_size);
-            let attributed: u64 = found.misses.iter().map(|of| of.counts[column]).sum();
+            let last = curves.rfind(|curve| curve.page_size == column.page_size);
+            let attributed: u64 = found.misses.iter().map(|row| row.counts[number]).sum();
             prop_assert_eq!(last.map_or(0, |curve| curve.misses), attributed);
         }
     }

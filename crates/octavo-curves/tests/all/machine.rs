@@ -17,7 +17,7 @@ fn shape(log2: u8) -> impl Strategy<Value = ArrayShape> {
 
 /// Arrays for pages of 4 KiB, and of two larger sizes, one of which the second level holds in parts.
 fn tlbs() -> impl Strategy<Value = MachineTlbs> {
-    let of_size = |log2: u8, second_log2: u8| {
+    let size = |log2: u8, second_log2: u8| {
         (shape(log2), shape(log2), prop::option::weighted(0.8, shape(second_log2))).prop_map(
             move |(fetch, data, second)| {
                 let page_size = PageSize::from_log2(log2).unwrap();
@@ -25,7 +25,7 @@ fn tlbs() -> impl Strategy<Value = MachineTlbs> {
             },
         )
     };
-    (of_size(12, 12), of_size(16, 16), of_size(21, 21), of_size(30, 21)).prop_map(
+    (size(12, 12), size(16, 16), size(21, 21), size(30, 21)).prop_map(
         |(base, large, huge, largest)| MachineTlbs { sizes: vec![base, large, huge, largest] },
     )
 }
@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// Every machine that ships with Octavo is modelled, but for those whose first level serves both code and data.
+/// Every machine that ships with Octavo is modelled, except those whose first level serves both code and data.
 #[test]
 fn presets_are_modelled() {
     for name in octavo_config::preset_names() {
@@ -119,7 +119,7 @@ fn presets_are_modelled() {
         let config = machine.into_config();
         match MachineTlbs::of(&config.tlb) {
             Ok(tlbs) => {
-                assert!(tlbs.sizes.iter().any(|of| of.page_size == PageSize::HUGE), "{name}")
+                assert!(tlbs.sizes.iter().any(|size| size.page_size == PageSize::HUGE), "{name}")
             }
             Err(error) => {
                 assert_eq!(name, "r3000", "{error}");
@@ -137,7 +137,7 @@ fn a_page_goes_to_the_array_of_the_largest_size_up_to_its_own() {
         let machine = DesignTables::default().resolve::<&str>(name, &[]);
         let config = machine.unwrap().into_config();
         let tlbs = MachineTlbs::of(&config.tlb).unwrap();
-        let largest = tlbs.sizes.into_iter().find(|of| of.page_size == PageSize::LARGEST);
+        let largest = tlbs.sizes.into_iter().find(|size| size.page_size == PageSize::LARGEST);
         largest.unwrap().second.unwrap()
     };
     let skylake = ArrayShape { entry_size: PageSize::LARGEST, sets: 4, ways: 4 };

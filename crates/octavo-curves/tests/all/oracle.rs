@@ -67,14 +67,14 @@ fn compare_totals(result: &RegionResult, naive: &NaiveStudy) {
     }
 }
 
-/// All of user space moved by an odd number of base pages. (One shift: the pieces of a program's
-/// address space lie far apart, and no reference lies in two of them.)
+/// Moves all of user space by an odd number of base pages. (One shift suffices: the parts of a program's
+/// address space lie far apart, and no reference spans two of them.)
 fn far_relocation() -> Relocation {
     let everything = AddrRange::new(VirtAddr::NULL, 1 << 62);
     Relocation::new(vec![(everything, 0x5555_5515_4000 + 0x1000)])
 }
 
-/// Plays a stream as it would come from the ring.
+/// Plays a stream encoded as in the ring.
 fn play_through_ring(random: &RandomStream, study: &mut Study) {
     let mut encoder = Encoder::default();
     random.play(&mut encoder);
@@ -115,8 +115,8 @@ proptest! {
     fn regions_are_exact_and_add_up(
         random in stream(1..300), sizes in page_sizes(), levels in levels(),
     ) {
-        // Every 4 GiB of the address space is a file of its own, mapped before anything runs and
-        // left alone: no reference of 64 bytes can lie in two of them and in one large page.
+        // Every 4 GiB of the address space is a file of its own, mapped before the first execution and never
+        // changed: no reference of 64 bytes can lie in two files and in one large page.
         let quiet = RandomStream {
             segments: random.segments.clone(),
             steps: random.steps.into_iter().filter(|s| matches!(s, Step::Segment(..))).collect(),

@@ -54,8 +54,8 @@ fn faults(study: &Study) -> (u64, u64, u64) {
 
 fn touched_bytes(study: &Study, size: PageSize) -> u64 {
     let all = study.total().footprints;
-    let of = |f: &&Footprint| f.stream == Stream::Data && f.page_size == size;
-    all.iter().find(of).unwrap().touched_bytes
+    let is_it = |f: &&Footprint| f.stream == Stream::Data && f.page_size == size;
+    all.iter().find(is_it).unwrap().touched_bytes
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_mapping_has_huge_pages_where_they_are_aligned_in_it() {
 }
 
 #[test]
-fn memory_that_others_share_and_files_do_not_count() {
+fn shared_memory_and_files_do_not_count() {
     let mut study = study();
     map(&mut study, BASE, HUGE, MapSource::Shared);
     map(&mut study, BASE + HUGE, HUGE, MapSource::File { path: "/x".into(), offset_bytes: 0 });
@@ -77,7 +77,7 @@ fn memory_that_others_share_and_files_do_not_count() {
 }
 
 #[test]
-fn memory_that_is_mapped_again_and_again_faults_each_time() {
+fn memory_that_is_mapped_again_faults_again() {
     let mut study = study();
     for _ in 0..10 {
         map(&mut study, BASE, HUGE, MapSource::Anonymous);
@@ -89,7 +89,7 @@ fn memory_that_is_mapped_again_and_again_faults_each_time() {
 }
 
 #[test]
-fn what_is_given_back_in_part_faults_in_small_pages() {
+fn a_partly_freed_huge_page_faults_in_small_pages() {
     let mut study = study();
     map(&mut study, BASE, HUGE, MapSource::Anonymous);
     touch(&mut study, BASE, HUGE);
@@ -113,7 +113,7 @@ fn memory_that_moves_does_not_fault_again() {
 }
 
 #[test]
-fn after_a_part_that_was_left_out_only_memory_that_is_new_since_faults() {
+fn after_left_out_executions_only_new_memory_faults() {
     let mut study = study();
     map(&mut study, BASE, HUGE, MapSource::Anonymous);
     touch(&mut study, BASE, HUGE / 2);
@@ -132,7 +132,7 @@ fn after_a_part_that_was_left_out_only_memory_that_is_new_since_faults() {
 }
 
 #[test]
-fn faults_of_references_that_warm_do_not_count() {
+fn faults_of_the_warm_up_do_not_count() {
     let mut study = study();
     map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
     study.set_warming(true);
@@ -143,7 +143,7 @@ fn faults_of_references_that_warm_do_not_count() {
 }
 
 #[test]
-fn memory_is_not_known_where_executions_are_skipped_behind_that_which_was_present() {
+fn memory_is_unknown_if_executions_are_skipped_after_the_present_pages() {
     let mut study = study();
     map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
     study.event(&Event::Present { range: range(BASE, HUGE), known: true, first: true });
@@ -156,16 +156,15 @@ fn memory_is_not_known_where_executions_are_skipped_behind_that_which_was_presen
 }
 
 #[test]
-fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_not_fault() {
+fn memory_present_when_counting_begins_counts_and_does_not_fault() {
     let mut study = study();
     map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
     StreamConsumer::resumed(&mut study);
     assert!(!study.knows_memory());
     map(&mut study, BASE + 4 * HUGE, HUGE, MapSource::Anonymous);
-    let (mapped_since, of_no_mapping) =
-        (range(BASE + 4 * HUGE, HUGE), range(BASE + 8 * HUGE, HUGE));
+    let (mapped_since, unmapped) = (range(BASE + 4 * HUGE, HUGE), range(BASE + 8 * HUGE, HUGE));
     let huge = (range(BASE + HUGE, HUGE), false);
-    let known = [range(BASE, HUGE / 2), mapped_since, of_no_mapping].map(|range| (range, true));
+    let known = [range(BASE, HUGE / 2), mapped_since, unmapped].map(|range| (range, true));
     let mut present = |ranges: &[(AddrRange, bool)]| {
         for (place, (range, known)) in ranges.iter().copied().enumerate() {
             study.event(&Event::Present { range, known, first: place == 0 });
@@ -174,7 +173,7 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     };
     let [first, others @ ..] = known;
     assert!(!present(&[&[first, huge], &others[..]].concat()), "all of a huge page, or a part");
-    assert!(present(&[&known[..], &[(of_no_mapping, false)]].concat()));
+    assert!(present(&[&known[..], &[(unmapped, false)]].concat()));
     let too_much = (range(BASE, 1 << 46), true);
     assert!(!present(&[too_much]), "so many pages would take too long");
     assert!(present(&known));
@@ -185,7 +184,7 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     assert_eq!(touched_bytes(&study, PageSize::HUGE), 2 * HUGE);
 }
 
-/// More than half of the 64 GiB that a stream may have, named at each beginning of counting.
+/// More than half of the 64 GiB that a stream may name as present, named at each beginning of counting.
 #[test]
 fn memory_that_is_present_already_is_not_counted_again() {
     let mut study = study();
@@ -208,7 +207,7 @@ fn memory_that_is_present_already_is_not_counted_again() {
 }
 
 #[test]
-fn memory_that_was_untouched_may_be_present_where_counting_begins_again() {
+fn untouched_memory_may_be_present_when_counting_begins_again() {
     let mut study = study();
     StreamConsumer::resumed(&mut study);
     map(&mut study, BASE, HUGE, MapSource::Anonymous);

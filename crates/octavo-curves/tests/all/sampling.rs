@@ -1,11 +1,11 @@
-//! The references that a sample keeps, and its stated error against its real error.
+//! The references that a sample keeps, and its stated error compared with the real one.
 
 use octavo_curves::{SampleSpec, Sampled, Sizes, Study, StudyConfig};
 use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
 use octavo_trace::{Decoder, StreamConsumer, StreamEnd, StreamIdentity, WordWriter};
 use octavo_types::{Consumer, Event, Item, ItemKind, PageSize, Segment, VirtAddr};
 
-/// A loop of four instructions that loads from pages in turn, further apart the longer it runs.
+/// A loop of four instructions that loads from pages in scattered order, of which there are more the longer it runs.
 struct Loop {
     batches: u64,
     at: u64,
@@ -58,8 +58,8 @@ impl Source for Loop {
             out.define(0, &segment());
         }
         out.event(&Event::Mark { value: 100 + self.at });
-        for turn in 0..PER_BATCH {
-            let number = self.at * PER_BATCH + turn;
+        for iteration in 0..PER_BATCH {
+            let number = self.at * PER_BATCH + iteration;
             let page = number.wrapping_mul(0x9e37_79b9) % (50 + number / 1000);
             out.execute(0, &[0x10_0000_0000 + 4096 * page]);
         }
@@ -77,7 +77,7 @@ impl Source for Loop {
     }
 }
 
-/// A study, and how many marks it saw.
+/// A study, and the number of marks in its stream.
 struct Watched(Study, u64);
 
 impl Consumer for Watched {
@@ -112,7 +112,7 @@ fn studied(source: &mut dyn Source) -> Watched {
 }
 
 #[test]
-fn the_stated_error_is_what_studies_show() {
+fn the_stated_error_equals_that_of_studies() {
     let whole = studied(&mut Loop { batches: 200, at: 0, began: false });
     let inner = Box::new(Loop { batches: 200, at: 0, began: false });
     let spec = SampleSpec { fraction: 0.25, window_instructions: 4000, seed: 1 };
@@ -138,7 +138,7 @@ fn the_stated_error_is_what_studies_show() {
         assert!(bound("low_mpki") <= bound("sample_mpki"), "{error}");
         assert!(bound("sample_mpki") <= bound("high_mpki"), "{error}");
     }
-    // The first of them: 4 KiB pages of data, whose misses grow with time.
+    // Data in 4 KiB pages, whose misses grow with time.
     let data = &stream["errors"][10];
     assert!(data["whole_mpki"].as_f64().unwrap() > 50.0, "{data}");
     let inside = data["low_mpki"].as_f64() < data["whole_mpki"].as_f64()
@@ -147,7 +147,7 @@ fn the_stated_error_is_what_studies_show() {
 }
 
 #[test]
-fn a_sample_is_the_same_every_time_and_another_by_another_seed() {
+fn a_sample_depends_only_on_its_seed() {
     let kept = |seed| {
         let inner = Box::new(Loop { batches: 50, at: 0, began: false });
         let spec = SampleSpec { fraction: 0.1, window_instructions: 1000, seed };
@@ -163,7 +163,7 @@ fn a_sample_is_the_same_every_time_and_another_by_another_seed() {
 }
 
 #[test]
-fn a_sample_that_keeps_nothing_is_refused() {
+fn a_sample_that_keeps_nothing_is_rejected() {
     let inner = Box::new(Loop { batches: 5, at: 0, began: false });
     let spec = SampleSpec { fraction: 1e-9, window_instructions: 1000, seed: 1 };
     let (mut source, mut batch) = (Sampled::new(inner, spec), Batch::default());

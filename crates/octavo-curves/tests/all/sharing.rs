@@ -1,4 +1,4 @@
-//! Memory of several processes, against plain sets of pages.
+//! Memory of several processes, compared with naive sets of pages.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ impl NaivePart {
     }
 }
 
-/// Each page of one size by itself: a process's own, or the same one for all who have it.
+/// The bytes in pages of one size, each of which belongs to one process, or is common to all processes that have it.
 fn naive(images: &[NaiveImage], stream: Stream, size: PageSize) -> u64 {
     let bytes = |page: u64| page >> size.base_shift();
     let (mut own_pages, mut common) = (HashSet::new(), HashSet::new());
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn forked_children_share_what_they_do_not_write() {
+fn forked_children_share_pages_that_they_do_not_write() {
     let mut set = PageSet::default();
     for page in 0..512 {
         set.insert(page);

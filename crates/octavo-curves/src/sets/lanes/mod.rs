@@ -53,10 +53,10 @@ pub(crate) trait Machine: Copy {
     /// The lanes that hold `id`.
     fn equal(self, lanes: &Lanes, id: u32) -> u32;
 
-    /// Moves each lane in `moving` the id of the lane before it; lane 0 gets `id`.
+    /// Gives each lane in `moving` the id of the lane before it; lane 0 gets `id`.
     fn push(self, lanes: &mut Lanes, id: u32, moving: u32);
 
-    /// Moves each lane in `moving` the id of the lane behind it; the last lane becomes empty.
+    /// Gives each lane in `moving` the id of the lane behind it; the last lane becomes empty.
     fn pull(self, lanes: &mut Lanes, moving: u32);
 
     /// As [`Machine::push`], for index bits.

@@ -1,4 +1,4 @@
-//! All sets and ways at once against each TLB alone.
+//! All sets and ways at once, compared with each TLB simulated alone.
 
 mod holes;
 mod sequence;
@@ -28,7 +28,7 @@ const INDEXES: [SetIndex; 4] = [
     SetIndex::Xor,
 ];
 
-/// Misses at `[s][w - 1]` of TLBs that are looked up for each of these pages.
+/// Misses at `[s][w - 1]` of naive TLBs that look up these pages.
 fn expected(index: SetIndex, numbers: &[u64]) -> Vec<[u64; MAX_WAYS]> {
     let misses = |level: usize, ways: usize| {
         let mut tlb = NaiveSets::new(1 << level, ways);
@@ -40,9 +40,10 @@ fn expected(index: SetIndex, numbers: &[u64]) -> Vec<[u64; MAX_WAYS]> {
     (0..LEVELS).map(|level| std::array::from_fn(|way| misses(level, way + 1))).collect()
 }
 
-struct Take<'a>(&'a mut Engine, &'a [Page], &'a mut Misses);
+/// The look-ups of pages in an engine.
+struct LookUps<'a>(&'a mut Engine, &'a [Page], &'a mut Misses);
 
-impl Work for Take<'_> {
+impl Work for LookUps<'_> {
     fn on<M: Machine>(self, machine: M) {
         match self.0 {
             Engine::Nested(engine) => engine.take(machine, self.1.iter().copied(), self.2),
@@ -51,7 +52,7 @@ impl Work for Take<'_> {
     }
 }
 
-/// The misses by an engine that takes the pages in `batches` batches.
+/// The misses that an engine counts, with the pages in `batches` batches.
 fn found(
     instructions: Instructions,
     index: SetIndex,
@@ -70,7 +71,7 @@ fn found(
         pages.push(Page::new(id, index.set(number, MAX_SETS_LOG2) as u32));
     }
     for batch in pages.chunks(pages.len().div_ceil(batches)) {
-        run(instructions, Take(&mut engine, batch, &mut misses));
+        run(instructions, LookUps(&mut engine, batch, &mut misses));
     }
     if let Engine::Scattered(engine) = engine {
         misses = engine.misses(&misses);
@@ -99,8 +100,8 @@ proptest! {
     }
 }
 
-/// The numbers of the pages of `size` that each reference of a stream touches, in order. Within a
-/// reference as the base pages come: one that spans two touches both.
+/// The numbers of the pages of `size` that the references of a stream touch, in order. A reference that spans two
+/// pages touches both.
 fn page_numbers(references: &NaiveReferences, stream: Stream, size: PageSize) -> Vec<u64> {
     let mut numbers = Vec::new();
     for reference in &references.references {
@@ -132,8 +133,8 @@ proptest! {
         let mut references = NaiveReferences::default();
         random.play(&mut references);
         let expected = streams.map(|stream| {
-            let of = |size| expected(index, &page_numbers(&references, stream, size));
-            sizes.iter().map(of).collect::<Vec<_>>()
+            let misses = |size| expected(index, &page_numbers(&references, stream, size));
+            sizes.iter().map(misses).collect::<Vec<_>>()
         });
         for instructions in Instructions::all() {
             let mut curves = Curves::new(&CurvesConfig {

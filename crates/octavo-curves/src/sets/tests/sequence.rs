@@ -5,15 +5,15 @@ use proptest::prelude::*;
 /// Part of a sequence of page numbers.
 #[derive(Clone, Debug)]
 enum Part {
-    /// Alternation between two pages, so many times.
+    /// Alternation between two pages: first, second, times.
     Alternate(u64, u64, usize),
-    /// From a page on, with a stride, so many pages, so many times.
+    /// A loop over pages: first page, stride, number of pages, times.
     Sweep(u64, u64, usize, usize),
     /// A page.
     One(u64),
 }
 
-/// Up to some thousand page numbers: pages in turn, loops over more than sets hold, single pages.
+/// Up to some thousand page numbers: alternations, loops over more pages than sets hold, single pages.
 pub fn sequence() -> impl Strategy<Value = Vec<u64>> {
     let page = || {
         prop_oneof![

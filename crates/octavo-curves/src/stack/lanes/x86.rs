@@ -15,8 +15,8 @@ pub struct Sse2;
 type Halves = [__m128i; 2];
 
 #[inline(always)]
-fn halves(a: Halves, b: Halves, of: impl Fn(__m128i, __m128i) -> __m128i) -> Halves {
-    [of(a[0], b[0]), of(a[1], b[1])]
+fn halves(a: Halves, b: Halves, combine: impl Fn(__m128i, __m128i) -> __m128i) -> Halves {
+    [combine(a[0], b[0]), combine(a[1], b[1])]
 }
 
 #[inline(always)]
@@ -114,7 +114,7 @@ impl Vectors for Sse2 {
 pub struct Avx2(());
 
 impl Avx2 {
-    /// Leave to use it.
+    /// Proves that the processor has the instructions.
     ///
     /// # Safety
     ///
@@ -202,7 +202,7 @@ impl Vectors for Avx2 {
 pub struct Avx512(Avx2);
 
 impl Avx512 {
-    /// Leave to use it.
+    /// Proves that the processor has the instructions.
     ///
     /// # Safety
     ///

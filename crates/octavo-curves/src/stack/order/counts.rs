@@ -12,7 +12,7 @@ impl Counts {
         }))
     }
 
-    /// One of them.
+    /// The count at an index.
     #[inline(always)]
     pub fn get(&self, at: usize) -> u32 {
         (self.0[at / 4 % 4] >> (at % 4 * 16)) as u32 & 0xffff
@@ -20,7 +20,7 @@ impl Counts {
 
     /// Adds one to each count before `end`.
     #[inline(always)]
-    pub fn more_before(&mut self, end: usize) {
+    pub fn increment_before(&mut self, end: usize) {
         for (counts, ones) in self.0.iter_mut().zip(&ONES_BEFORE[end % 16]) {
             *counts += ones;
         }
@@ -28,23 +28,23 @@ impl Counts {
 
     /// Adds one to each count from `start` to before `end`.
     #[inline(always)]
-    pub fn more_between(&mut self, start: usize, end: usize) {
+    pub fn increment_between(&mut self, start: usize, end: usize) {
         let ones = ONES_BEFORE[end % 16].iter().zip(&ONES_BEFORE[start % 16]);
         for (counts, (before_end, before_start)) in self.0.iter_mut().zip(ones) {
             *counts += before_end - before_start;
         }
     }
 
-    /// One less in each count before `end`; all of them are at least 1.
+    /// Subtracts one from each count before `end`. They must be at least 1.
     #[inline(always)]
-    pub fn less_before(&mut self, end: usize) {
+    pub fn decrement_before(&mut self, end: usize) {
         for (counts, ones) in self.0.iter_mut().zip(&ONES_BEFORE[end % 16]) {
             *counts -= ones;
         }
     }
 }
 
-/// For each count, 1 in each count before it.
+/// By index: a 1 in each count before it.
 static ONES_BEFORE: [[u64; 4]; 16] = {
     let mut ones = [[0; 4]; 16];
     let mut at = 0;

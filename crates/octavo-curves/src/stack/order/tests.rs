@@ -1,4 +1,4 @@
-//! The order against a plain list.
+//! The order compared with a plain list.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,8 +6,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(octavo_oracle::cases(128))]
 
-    /// Against a list: uses of more and of fewer pages than there is room for, for so long that
-    /// gaps are closed and stamps run out.
+    /// Uses of more and of fewer pages than the capacity, long enough to close gaps and to exhaust stamps.
     #[test]
     fn an_order_is_a_list(
         uses in prop::collection::vec((0u32..90, 0u32..8), 1..6000),
@@ -18,7 +17,7 @@ proptest! {
         order.start_at(late);
         let mut list: Vec<u32> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
-        for (id, what) in uses {
+        for (id, choice) in uses {
             order.grow(id + 1);
             let at = list.iter().position(|other| *other == id);
             prop_assert_eq!(order.is_new(id), seen.insert(id));
@@ -26,8 +25,8 @@ proptest! {
             let depth = slot.map(|slot| order.depth(slot) as usize);
             prop_assert_eq!(depth, at.map(|at| at + 1));
             if let (Some(slot), Some(at)) = (slot, at) {
-                if what == 0 {
-                    // It stays as a hole.
+                if choice == 0 {
+                    // The slot stays as a hole.
                     order.disown(slot);
                     list[at] = NO_ID;
                 } else {
@@ -50,21 +49,21 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(8))]
 
-    /// The same with thousands of pages, so that many words and groups are used.
+    /// Thousands of pages, so that many words and groups are used.
     #[test]
     fn a_long_order_is_a_list(seed in any::<u64>(), capacity in 1000u32..=MAX_PAGES, more in 1u32..2000) {
         let (mut order, mut list, mut random) = (Order::new(capacity), Vec::new(), seed | 1);
         order.grow(capacity + more);
         for step in 0..30_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Sometimes round and round, sometimes anywhere, sometimes near.
+            // Pages in a loop, any page, or one of a few.
             let id = match random >> 62 {
                 0 | 1 => step % (capacity + more),
                 2 => (random >> 33) as u32 % (capacity + more),
                 _ => (random >> 33) as u32 % 100,
             };
             let slot = order.slot(id);
-            // Looking through the list each time would take minutes.
+            // Searching the list at every step would take minutes.
             if step % 16 == 0 {
                 let at = list.iter().rev().position(|other| *other == id);
                 let expected = at.map(|at| at as u32 + 1).filter(|depth| *depth <= capacity);

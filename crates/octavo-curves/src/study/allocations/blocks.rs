@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use foldhash::fast::RandomState;
 use octavo_types::{AddrRange, Frame, VirtAddr};
 
-/// More blocks are not held: some 300 MB.
+/// Maximum number of live blocks tracked: some 300 MB.
 const MOST_BLOCKS: usize = 8 << 20;
-/// Stacks beyond count as stack 0, which is unknown.
+/// Maximum number of stacks. Later stacks count as stack 0, the unknown one.
 const MOST_STACKS: usize = 1 << 16;
-/// Frames that are kept of a stack.
+/// Maximum number of frames kept of a stack.
 const MOST_FRAMES: usize = 32;
 
 /// Counts of the blocks of a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockCounts {
-    /// Blocks allocated, without those that were there when the process was forked.
+    /// Blocks allocated by the process, without blocks inherited by fork.
     pub allocated: u64,
     /// Bytes live now.
     pub live_bytes: u64,
@@ -23,7 +23,7 @@ pub struct BlockCounts {
     pub most_bytes: u64,
 }
 
-/// A stack, and the frame that is its site.
+/// A stack, and the frame that names its site.
 #[derive(Clone)]
 pub struct Stack {
     /// The allocation function first, then its callers.
@@ -40,8 +40,8 @@ struct Block {
     stack: u32,
 }
 
-/// The live blocks by first address. An address belongs to the block that begins last at or before
-/// it, if that block reaches it.
+/// The live blocks by first address. An address belongs to the last block that begins at or before it, if that
+/// block extends to the address.
 #[derive(Clone)]
 pub struct Blocks {
     live: BTreeMap<u64, Block>,
@@ -75,12 +75,12 @@ impl Blocks {
         &self.sites
     }
 
-    /// Blocks that were not held.
+    /// Blocks that were not tracked.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Describes the next stack; others are left as they are.
+    /// Adds the next stack. Other numbers are ignored.
     pub fn define(&mut self, number: u32, frames: &[Frame]) {
         if number as usize != self.stacks.len() || self.stacks.len() == MOST_STACKS {
             return;
@@ -96,8 +96,8 @@ impl Blocks {
         self.stacks.push(Stack { frames, named, site });
     }
 
-    /// The frame that names the site: the one behind the wrappers that follow the allocation function.
-    /// Functions without a name between them are wrappers as well.
+    /// The frame that names the site: the first one behind the wrappers that follow the allocation function.
+    /// Functions without a name between wrappers are wrappers, too.
     fn named(&self, frames: &[Frame]) -> usize {
         let is_wrapper = |frame: &Frame| {
             let name = plain_name(&frame.function);
@@ -114,7 +114,7 @@ impl Blocks {
         named.min(frames.len().saturating_sub(1))
     }
 
-    /// A block is allocated, and replaces those that begin in its range.
+    /// Adds a block, which replaces blocks that begin in its range.
     pub fn allocate(&mut self, block: AddrRange, stack: u32, inherited: bool) {
         let (start, end) = (block.start().raw(), block.end().raw());
         if self.stacks.is_empty() || start >= end {
@@ -133,15 +133,15 @@ impl Blocks {
         counts.most_bytes = counts.most_bytes.max(counts.live_bytes);
     }
 
-    /// A block is freed.
+    /// Frees a block.
     pub fn release(&mut self, start: VirtAddr) {
         if let Some(block) = self.live.remove(&start.raw()) {
             self.give_back(block.stack, block.end - start.raw());
         }
     }
 
-    /// A range is no longer mapped, or mapped again: blocks that begin there are gone, and one that
-    /// reaches into it ends there.
+    /// Records that a range is unmapped or mapped again: removes blocks that begin there, and cuts off a block that
+    /// extends into it.
     pub fn cut(&mut self, range: AddrRange) {
         let (start, end) = (range.start().raw(), range.end().raw());
         if start >= end {
@@ -163,7 +163,7 @@ impl Blocks {
         (addr.raw() < block.end).then_some(block.stack)
     }
 
-    /// Without the blocks: only results are read from now on.
+    /// The counts without the blocks, if only results are read from now on.
     pub fn results_only(&self) -> Self {
         Blocks {
             live: BTreeMap::new(),
@@ -186,14 +186,14 @@ impl Blocks {
     }
 }
 
-/// A function's name without its parameters and arguments of templates.
+/// A function's name without parameters and template arguments.
 fn plain_name(function: &str) -> String {
     let name = function.replace("(anonymous namespace)", "{anonymous}");
     let end = name.find(['(', '<']).filter(|end| *end > 0).unwrap_or(name.len());
     name[..end].to_owned()
 }
 
-/// Whether a pattern, in which `*` stands for any text, is that of a whole name.
+/// Whether a pattern, in which `*` stands for any text, matches a whole name.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

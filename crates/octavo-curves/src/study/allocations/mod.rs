@@ -1,8 +1,8 @@
-//! Misses of data attributed to the block that holds the address, as it is at the time of the miss,
-//! and to the instruction. Outside blocks they are attributed to the region.
+//! Misses of data attributed to the block that holds the address at the time of the miss, and to the
+//! instruction. Misses outside blocks are attributed to the region.
 //!
-//! The study counts misses as usual, and the attribution is asked after an access that has missed: the
-//! cost is one look-up of the block and one of the pair of stack and instruction for each miss.
+//! The study counts misses as usual, and calls the attribution only after an access that has missed. The cost
+//! of each miss is one look-up of the block, and one of the pair of stack and instruction.
 
 mod blocks;
 mod result;
@@ -18,8 +18,7 @@ use crate::sizes::Sizes;
 use blocks::Blocks;
 pub use result::{AllocationSite, Allocations, AttributedMisses, CodePlace, NamedStack};
 
-/// Pairs of place and instruction that are counted apart; the others of a place are counted with
-/// no instruction.
+/// Maximum number of pairs of place and instruction. Misses of further pairs are counted by place only.
 const MOST_PAIRS: usize = 1 << 20;
 
 /// Misses of all levels at one page size.
@@ -27,7 +26,7 @@ const MOST_PAIRS: usize = 1 << 20;
 pub struct MissColumn {
     /// The page size.
     pub page_size: PageSize,
-    /// Whether they are page walks of the modelled machine, or misses of the fully associative TLBs.
+    /// Whether the column counts page walks of the modelled machine, or misses of the fully associative TLBs.
     pub modelled: bool,
 }
 
@@ -40,7 +39,7 @@ impl MissColumn {
     }
 }
 
-/// The memory that was missed.
+/// The memory whose access missed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
     /// A block that was allocated by this stack.
@@ -52,7 +51,7 @@ enum Place {
 /// The misses of one process by place and instruction.
 pub struct Attribution {
     columns: Vec<MissColumn>,
-    /// How many of them are of the fully associative TLBs.
+    /// Number of columns of the fully associative TLBs.
     ideal: usize,
     code: CodeMap,
     blocks: Blocks,
@@ -65,7 +64,7 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// Nothing missed yet. `wrappers` are patterns of functions that name no site.
+    /// No misses. `wrappers` are patterns of functions that name no site.
     pub fn new(columns: Vec<MissColumn>, wrappers: Vec<String>) -> Self {
         Attribution {
             ideal: columns.iter().filter(|column| !column.modelled).count(),
@@ -79,12 +78,12 @@ impl Attribution {
         }
     }
 
-    /// Whether misses are counted; blocks are always followed.
+    /// Turns the counting of misses on or off. Blocks are always tracked.
     pub fn set_counting(&mut self, counting: bool) {
         self.is_counting = counting;
     }
 
-    /// A segment has executed.
+    /// Records that a segment has executed.
     pub fn executed(&mut self, segment: &Segment) {
         let fetch = segment.items().iter().rev().find(|item| item.kind == ItemKind::Fetch);
         if let Some(fetch) = fetch {
@@ -92,8 +91,8 @@ impl Attribution {
         }
     }
 
-    /// An item of a segment has missed at `addr`, at the page sizes of these bits: those of the fully
-    /// associative TLBs, and those of the machine. `region` is asked outside blocks.
+    /// Counts misses of an item of a segment at `addr`: a bit for each page size of the fully associative TLBs, and for
+    /// each page size of the machine. `region` is called outside blocks.
     pub fn missed(
         &mut self,
         segment: &Segment,
@@ -136,7 +135,7 @@ impl Attribution {
         row as usize
     }
 
-    /// Something else than an execution.
+    /// Applies an event that changes blocks or mappings.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::AllocationStack { number, frames } => self.blocks.define(*number, frames),
@@ -147,8 +146,8 @@ impl Attribution {
             Event::Release { start } => self.blocks.release(*start),
             Event::Map { range, .. } | Event::Unmap { range } => self.blocks.cut(*range),
             Event::Remap { from, to } if from.start() == to.start() => {
-                let gone = from.bytes().saturating_sub(to.bytes());
-                self.blocks.cut(AddrRange::new(to.end(), gone));
+                let removed_bytes = from.bytes().saturating_sub(to.bytes());
+                self.blocks.cut(AddrRange::new(to.end(), removed_bytes));
             }
             Event::Remap { from, to } => {
                 self.blocks.cut(*from);
@@ -159,7 +158,7 @@ impl Attribution {
         self.code.apply(event);
     }
 
-    /// Without the blocks: only results are read from now on.
+    /// The counts without the blocks, if only results are read from now on.
     pub fn results_only(&self) -> Self {
         Attribution {
             columns: self.columns.clone(),

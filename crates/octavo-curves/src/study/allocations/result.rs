@@ -14,11 +14,11 @@ use super::{Attribution, MissColumn, Place};
 pub struct CodePlace {
     /// The function.
     pub function: Option<String>,
-    /// The file that it was mapped from; none for code that was made at run time.
+    /// The file that it was mapped from; `None` for code that was generated at run time.
     pub path: Option<String>,
     /// The source file.
     pub source: Option<String>,
-    /// The line there.
+    /// The line in the source file.
     pub line: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ pub struct AllocationSite {
     pub place: CodePlace,
     /// Its address, as traced.
     pub address: VirtAddr,
-    /// Blocks allocated, without those that were there when the process was forked.
+    /// Blocks allocated by the process, without blocks inherited by fork.
     pub blocks: u64,
     /// The most bytes live at one time.
     pub most_bytes: u64,
@@ -47,28 +47,28 @@ pub struct NamedStack {
 /// The misses of one source line in the blocks of one stack, or in a region outside blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttributedMisses {
-    /// The stack, by its place in [`Allocations::stacks`].
+    /// The index of the stack in [`Allocations::stacks`].
     pub stack: Option<usize>,
     /// The number of the region outside blocks.
     pub region: Option<usize>,
     /// The line that missed.
     pub place: CodePlace,
-    /// By column.
+    /// The misses by column.
     pub counts: Vec<u64>,
 }
 
 /// Misses by allocation site and source line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Allocations {
-    /// The meaning of each count.
+    /// The columns of the counts.
     pub columns: Vec<MissColumn>,
-    /// All sites that have had a block.
+    /// All sites that have allocated a block.
     pub sites: Vec<AllocationSite>,
     /// Stacks that have misses.
     pub stacks: Vec<NamedStack>,
     /// The misses.
     pub misses: Vec<AttributedMisses>,
-    /// Blocks that were not followed, as there were too many.
+    /// Blocks that were not tracked because there were too many.
     pub dropped_blocks: u64,
 }
 
@@ -87,14 +87,15 @@ impl Namer<'_> {
                 return CodePlace::default();
             };
             let found = symbols.function_at(Path::new(path), offset_bytes);
-            let (function, source, line) =
-                found.map_or((None, None, None), |of| (Some(of.name), of.source, of.line));
+            let (function, source, line) = found.map_or((None, None, None), |function| {
+                (Some(function.name), function.source, function.line)
+            });
             CodePlace { function, path: Some(path.to_owned()), source, line }
         };
         self.known.entry(addr).or_insert_with(find).clone()
     }
 
-    /// Of a frame, whose function the tracer may know.
+    /// The place of a frame. The tracer's name of the function has precedence.
     fn frame(&mut self, frame: &octavo_types::Frame) -> CodePlace {
         let mut place = self.place(frame.addr);
         if !frame.function.is_empty() {
@@ -142,7 +143,7 @@ impl Attribution {
                         let stack = &stacks[stack as usize];
                         named_stacks.push(NamedStack {
                             site: site_numbers[stack.site].expect("a block that is missed exists"),
-                            frames: stack.frames.iter().map(|of| namer.frame(of)).collect(),
+                            frames: stack.frames.iter().map(|frame| namer.frame(frame)).collect(),
                         });
                         named_stacks.len() - 1
                     });

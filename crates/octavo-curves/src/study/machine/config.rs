@@ -9,7 +9,7 @@ use super::{ArrayShape, MachineTlbs, TlbsOfSize};
 /// A machine that the study cannot model; `octavo sim` can.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotModelled {
-    /// The key of the machine that says so, such as `tlb.l1d.main.replacement`.
+    /// The key of the machine that cannot be modelled, such as `tlb.l1d.main.replacement`.
     pub key: String,
     /// Its value.
     pub value: String,
@@ -27,12 +27,12 @@ impl std::fmt::Display for NotModelled {
 }
 
 impl MachineTlbs {
-    /// The TLBs of a machine at each page size that an array of its holds. A page goes to the array
-    /// that holds the largest size up to its own, whole or in parts.
+    /// The TLBs of a machine at each page size that any of its arrays holds. A page goes to the array that holds the
+    /// largest size up to the page's own, whole or in parts.
     ///
     /// # Errors
-    /// Where the machine has one first level for both, arrays that are not LRU or that hold any size, or a
-    /// level of victims.
+    /// If the machine has one first level for code and data, arrays that are not LRU or that hold any size, or a
+    /// victim level.
     pub fn of(config: &TlbConfig) -> Result<Self, NotModelled> {
         let FirstLevel::Split { l1i, l1d } = &config.first else {
             return Err(NotModelled {
@@ -55,7 +55,7 @@ impl MachineTlbs {
         }
         sizes.sort_unstable();
         sizes.dedup();
-        let of_size = |page_size| {
+        let tlbs = |page_size| {
             Ok(TlbsOfSize {
                 page_size,
                 fetch: place(l1i, page_size).ok_or_else(|| no_place("tlb.l1i"))?,
@@ -66,11 +66,11 @@ impl MachineTlbs {
                 },
             })
         };
-        Ok(MachineTlbs { sizes: sizes.into_iter().map(of_size).collect::<Result<_, _>>()? })
+        Ok(MachineTlbs { sizes: sizes.into_iter().map(tlbs).collect::<Result<_, _>>()? })
     }
 }
 
-/// The sizes of an array.
+/// The page sizes of an array, if it can be modelled.
 fn check<'a>(name: &str, array: &'a TlbArray) -> Result<&'a [PageSize], NotModelled> {
     if array.replacement != Replacement::Lru {
         let (key, value) = (format!("{name}.replacement"), array.replacement.to_string());

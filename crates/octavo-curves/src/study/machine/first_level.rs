@@ -1,5 +1,5 @@
-//! The first level of one side and page size: a set-associative LRU array, some of whose hits are recorded
-//! later: those of pages in the front.
+//! The first level of one side and page size: a set-associative LRU array, which records the hits of pages in
+//! the front only when they leave it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,37 +9,38 @@ use octavo_hw::KeyIndex;
 use super::ArrayShape;
 use crate::study::front::{FRONT, Front};
 
-/// The time of an entry that a page of the front uses: the front knows when it was used last.
+/// The time of an entry that is used by a page of the front, which has the time of its last use.
 const IN_FRONT: u64 = u64::MAX;
 /// No page.
 const NO_KEY: u64 = u64::MAX;
 /// Sets with more ways are not scanned.
 const MAX_SCANNED_WAYS: usize = 16;
 
-/// An array. An entry is known by its place: set times ways plus way.
+/// An array. The number of an entry is set times ways plus way.
 pub struct FirstLevel {
     shift: u8,
     sets: u64,
     ways: usize,
-    /// By entry, the page that it holds, as a number of the entry's size.
+    /// The page number of each entry, in units of the entry's size.
     keys: Box<[u64]>,
-    /// By entry, when it was used last; 0 where it is free.
+    /// The time of the last use of each entry; 0 if it is free.
     times: Box<[u64]>,
-    /// By entry of base pages that a page of the front uses, the slot of that.
+    /// For each entry of base pages that is used by a page of the front, the slot of that page.
     slots: Box<[u8]>,
-    /// By entry, whether its page may be stored to without a walk.
+    /// Whether the page of each entry may be stored to without a walk.
     pub ready: Box<[bool]>,
-    /// Where sets are too wide to be scanned.
+    /// The index, if sets are too wide to be scanned.
     wide: Option<Wide>,
 }
 
 /// An index of the entries of wide sets.
 struct Wide {
-    /// The entries that hold a page, and their number.
+    /// The entries that hold a page.
     index: KeyIndex,
+    /// The number of entries that hold a page.
     held: usize,
-    /// Entries of the only set and the times that they got, the earliest first. One that has another
-    /// time now is elsewhere in the queue, in the front or free.
+    /// If there is one set: its entries with the times of their uses, the earliest first. An element is outdated
+    /// if its entry has another time now.
     queue: VecDeque<(u32, u64)>,
 }
 
@@ -50,7 +51,7 @@ impl Wide {
 }
 
 impl FirstLevel {
-    /// An empty one.
+    /// An empty array.
     pub fn new(shape: &ArrayShape) -> Self {
         let entries = shape.entries() as usize;
         assert!(entries > 0, "an array has entries");
@@ -67,7 +68,7 @@ impl FirstLevel {
         }
     }
 
-    /// The logarithm of the base pages that an entry covers.
+    /// log2 of the base pages that an entry covers.
     #[inline(always)]
     pub fn shift(&self) -> u8 {
         self.shift
@@ -111,7 +112,7 @@ impl FirstLevel {
         }
     }
 
-    /// The entry of a page's set with the least time: a free one, if there is any.
+    /// The entry of a page's set with the least time: a free entry, if there is any.
     #[inline(always)]
     fn oldest(&mut self, key: u64) -> usize {
         if self.wide.is_some() && self.sets == 1 {
@@ -123,7 +124,7 @@ impl FirstLevel {
         times.zip(set.clone()).fold((u64::MAX, set.start), least).1
     }
 
-    /// As [`FirstLevel::oldest`], where there is only one set.
+    /// As [`FirstLevel::oldest`], if there is only one set.
     fn oldest_of_all(&mut self) -> usize {
         let wide = self.wide.as_mut().expect("the set is wide");
         if wide.held < self.keys.len() {
@@ -135,11 +136,11 @@ impl FirstLevel {
             }
             wide.queue.pop_front();
         }
-        // All are in the front.
+        // All entries are used by pages of the front.
         0
     }
 
-    /// Gives an entry to a page of the front, which has missed.
+    /// Fills an entry for a page of the front, which has missed.
     #[inline(always)]
     pub fn fill_for_front(&mut self, page: u64, slot: usize, front: &mut Front) -> usize {
         let key = page >> self.shift;
@@ -158,14 +159,14 @@ impl FirstLevel {
         entry
     }
 
-    /// An entry is used by a page of the front, in a slot.
+    /// Records that the page of the front in `slot` uses an entry.
     #[inline(always)]
     pub fn use_by_front(&mut self, entry: usize, slot: usize) {
         self.times[entry] = IN_FRONT;
         self.slots[entry] = slot as u8;
     }
 
-    /// The entry that is evicted where pages of the front use all entries of the set.
+    /// The victim, if pages of the front use all entries of the set.
     #[inline(never)]
     fn victim_in_front(&self, key: u64, front: &Front) -> usize {
         let set = self.set_of(key);
@@ -186,7 +187,7 @@ impl FirstLevel {
         set.clone().min_by_key(|entry| used[entry - set.start]).expect("a set has entries")
     }
 
-    /// An entry holds another page from now on.
+    /// Replaces the page of an entry.
     #[inline(always)]
     fn hold(&mut self, entry: usize, key: u64) {
         let before = std::mem::replace(&mut self.keys[entry], key);
@@ -199,7 +200,8 @@ impl FirstLevel {
         }
     }
 
-    /// The last page of the front that used the entry of a page has left it; its last use was at `time`.
+    /// Records that the last page of the front that used the entry of a page has left the front. Its last use was at
+    /// `time`.
     #[inline(always)]
     pub fn leave_front(&mut self, page: u64, time: u64) {
         if let Some(entry) = self.find(page) {
@@ -207,7 +209,7 @@ impl FirstLevel {
         }
     }
 
-    /// Takes out what covers any of these base pages; whether anything did.
+    /// Invalidates the entries that cover any of these base pages. Returns whether there were any.
     pub fn invalidate(&mut self, pages: Range<u64>) -> bool {
         if pages.is_empty() {
             return false;

@@ -1,20 +1,19 @@
-//! The TLBs of a real machine: a first level for code and one for data, set-associative or not, a
-//! second level that both share, and page walks behind it, at each page size that the machine's
-//! arrays hold, as if all memory had that size.
+//! The TLBs of a real machine: a first level for code and one for data, a second level that both share, and
+//! page walks behind it, at each page size that the machine's arrays hold, as if all memory had that size.
 //!
-//! Misses are exact, but hits cost nothing: as long as a base page is in the [`Front`] of its stream,
-//! and its entries are in the first level, references to it change only when those entries were used
-//! last, which the front knows. So an array is asked only when a page enters the front, when it leaves
-//! it (then its entries get their times), and when an entry is evicted whose pages are in the front:
-//! the front *forbids* those pages then, and the next reference asks again.
+//! Misses are exact, but hits cost nothing. As long as a base page is in the [`Front`] of its stream, and
+//! its entries are in the first level, references to it change only the time of last use of these entries,
+//! which the front records. So an array is looked up only when a page enters the front, when it leaves the
+//! front (and its entries get their times), and when an entry is evicted whose pages are in the front: the
+//! front then *forbids* these pages, so that the next reference looks them up again.
 //!
-//! A first-level miss asks the second level in program order. The study goes through a segment's
-//! fetches before its data, so misses of fetches wait until the data before them have been served.
+//! First-level misses look up the second level in program order. The study processes a segment's fetches
+//! before its data, so that misses of fetches wait until the data before them have been served.
 //!
-//! Changes of TLBs by the operating system are modelled for base pages as in `octavo-machine`
-//! ([`pages`]): unmapping, moving and protecting pages invalidates their entries, a first store to a
-//! page walks the page table once more, to set its dirty bit, and makes its second-level entry the most
-//! recent. Larger pages have dirty bits alone, and lose the entries that overlap a range.
+//! The operating system's changes of TLBs are modelled for base pages as in `octavo-machine` ([`pages`]):
+//! unmapping, moving and protecting pages invalidates their entries; a first store to a page walks the page
+//! table once more, to set its dirty bit, and makes its second-level entry the most recent. For larger pages
+//! only dirty bits, and the invalidation of entries that overlap a range, are modelled.
 
 mod config;
 mod first_level;
@@ -34,7 +33,7 @@ use second_level::SecondLevel;
 /// The TLBs of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineTlbs {
-    /// One for each page size, the smallest first, which is 4 KiB.
+    /// The TLBs of each page size, ascending from 4 KiB.
     pub sizes: Vec<TlbsOfSize>,
 }
 
@@ -47,23 +46,23 @@ pub struct TlbsOfSize {
     pub fetch: ArrayShape,
     /// The first level for data.
     pub data: ArrayShape,
-    /// The second level, which is shared, if there is one.
+    /// The second level, shared by code and data, if there is one.
     pub second: Option<ArrayShape>,
 }
 
 /// An array with LRU replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArrayShape {
-    /// Bytes that an entry covers: the page size, or a part of it where the array holds no pages so large.
+    /// The memory that an entry covers: the page size, or a part of it if the array holds no pages so large.
     pub entry_size: PageSize,
-    /// Sets, chosen by the low bits of the page number (by the remainder where it is not a power of two).
+    /// Number of sets, indexed by the page number modulo this.
     pub sets: u32,
-    /// Entries of a set.
+    /// Entries per set.
     pub ways: u32,
 }
 
 impl ArrayShape {
-    /// Entries of all sets.
+    /// Number of entries.
     pub fn entries(&self) -> u32 {
         self.sets * self.ways
     }
@@ -78,15 +77,15 @@ pub struct MachineCurve {
     pub level: u32,
     /// Its entries.
     pub entries: u32,
-    /// Entries of a set.
+    /// Entries per set.
     pub ways: u32,
     /// Look-ups.
     pub accesses: u64,
-    /// Look-ups that found nothing.
+    /// Look-ups that missed.
     pub misses: u64,
 }
 
-/// Which first level a stream has.
+/// The first level that a stream uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The first level for code.
@@ -95,10 +94,10 @@ pub enum Side {
     Data,
 }
 
-/// References to a page that the front did not let pass.
+/// References to a page that leave the fast path of the front.
 #[derive(Clone, Copy)]
 pub struct Touch {
-    /// The stream that it belongs to.
+    /// The stream of the references.
     pub side: Side,
     /// The base page, as traced.
     pub traced: u64,
@@ -106,15 +105,15 @@ pub struct Touch {
     pub page: u64,
     /// Its region.
     pub region: RegionId,
-    /// The slot of the front that it is in.
+    /// Its slot in the front.
     pub slot: usize,
-    /// Whether any of them is a store.
+    /// Whether any of the references is a store.
     pub stores: bool,
-    /// Where in its segment it is, so that fetches and data can be put in order.
+    /// The position in the segment, which puts fetches and data in order.
     pub order: u32,
 }
 
-/// A fetch that missed the first level, and is still to ask the second.
+/// A fetch that missed the first level, and has not looked up the second yet.
 struct Waiting {
     size: usize,
     page: u64,
@@ -122,18 +121,18 @@ struct Waiting {
     order: u32,
 }
 
-/// The arrays of one page size.
-struct OfSize {
+/// The state of one page size.
+struct SizeState {
     tlbs: TlbsOfSize,
     first: [FirstLevel; 2],
     second: Option<SecondLevel>,
-    /// Pages that were stored to; of larger sizes than 4 KiB.
+    /// Dirty pages, for sizes larger than 4 KiB.
     dirty: FxHashSet<u64>,
 }
 
-impl OfSize {
+impl SizeState {
     fn new(tlbs: &TlbsOfSize) -> Self {
-        OfSize {
+        SizeState {
             tlbs: *tlbs,
             first: [FirstLevel::new(&tlbs.fetch), FirstLevel::new(&tlbs.data)],
             second: tlbs.second.as_ref().map(SecondLevel::new),
@@ -142,16 +141,17 @@ impl OfSize {
     }
 }
 
-/// A machine's TLBs at work for one process.
+/// The state of a machine's TLBs for one process.
 pub struct MachineState {
-    sizes: Vec<OfSize>,
+    sizes: Vec<SizeState>,
     pages: PageStates,
     waiting: Vec<Waiting>,
-    /// Base pages that got a copy of their own, which the first level for code is still to drop.
+    /// Base pages that were copied on a write, whose entries in the first level for code are still valid.
     copied: Vec<u64>,
-    /// By side: misses, `[region][size][level]` flat.
+    /// Misses by side, `[region][size][level]` flat.
     misses: [Vec<u64>; 2],
-    /// The sizes, a bit each, at which an access to data has missed all levels since this was asked for.
+    /// A bit for each size at which an access to data has missed all levels since the last
+    /// [`MachineState::take_walked`].
     walked: u32,
 }
 
@@ -159,11 +159,11 @@ impl MachineState {
     /// Empty TLBs.
     ///
     /// # Panics
-    /// Where the first size is not 4 KiB, or an array has no entries.
+    /// If the first size is not 4 KiB, or an array has no entries.
     pub fn new(config: &MachineTlbs) -> Self {
         assert!(config.sizes.first().is_some_and(|first| first.page_size == PageSize::BASE));
         MachineState {
-            sizes: config.sizes.iter().map(OfSize::new).collect(),
+            sizes: config.sizes.iter().map(SizeState::new).collect(),
             pages: PageStates::default(),
             waiting: Vec::new(),
             copied: Vec::new(),
@@ -174,34 +174,34 @@ impl MachineState {
 
     /// The page sizes.
     pub fn page_sizes(&self) -> impl Iterator<Item = PageSize> + '_ {
-        self.sizes.iter().map(|of| of.tlbs.page_size)
+        self.sizes.iter().map(|state| state.tlbs.page_size)
     }
 
-    /// The sizes, a bit each, at which an access to data has missed all levels since the last call.
+    /// A bit for each size at which an access to data has missed all levels since the last call.
     pub fn take_walked(&mut self) -> u32 {
         std::mem::take(&mut self.walked)
     }
 
-    /// A page has left the front; it was used last at `used`, and shares its page of every size from
-    /// base-page shift `shares` on with another one in the front.
+    /// Records that a base page has left the front, after its last use at `used`. From base-page shift `shares` on,
+    /// the larger page that contains it also contains another base page in the front.
     pub fn left(&mut self, side: Side, page: u64, used: u64, shares: u8) {
-        for of in &mut self.sizes {
-            let first = &mut of.first[side as usize];
+        for state in &mut self.sizes {
+            let first = &mut state.first[side as usize];
             if first.shift() < shares {
                 first.leave_front(page, used);
             }
         }
     }
 
-    /// A page has entered the front, and shares its page of every size from base-page shift `shares` on
-    /// with another one there.
+    /// Looks up a base page that has entered the front. From base-page shift `shares` on, the larger page that
+    /// contains it also contains another base page in the front.
     pub fn entered(&mut self, front: &mut Front, touch: Touch, shares: u8) {
-        // Where nothing is forbidden, all that is in the front is in the first level.
+        // If no page is forbidden, all pages in the front are in the first level.
         let shares = if front.forbids_any() { u8::MAX } else { shares };
         self.look_up(front, touch, shares);
     }
 
-    /// A page of the front was not let pass.
+    /// Looks up a page of the front that was forbidden, and allows it.
     pub fn again(&mut self, front: &mut Front, touch: Touch) {
         if front.is_forbidden(touch.slot) {
             front.allow(touch.slot, touch.traced);
@@ -212,7 +212,7 @@ impl MachineState {
         }
     }
 
-    /// Looks a page up at all sizes but those from base-page shift `resident` on.
+    /// Looks up a page at the sizes below base-page shift `resident`.
     fn look_up(&mut self, front: &mut Front, touch: Touch, resident: u8) {
         let mut is_ready = false;
         for size in 0..self.sizes.len() {
@@ -237,8 +237,7 @@ impl MachineState {
         }
     }
 
-    /// The first level has missed. Returns whether the page may be stored to without a walk, as far as
-    /// that is known.
+    /// Serves a first-level miss. Returns whether the page is known to be stored to without a walk.
     fn miss_first(&mut self, front: &mut Front, size: usize, touch: Touch) -> bool {
         self.count(touch.side, touch.region, size, 0);
         let first = &mut self.sizes[size].first[touch.side as usize];
@@ -249,50 +248,50 @@ impl MachineState {
             return false;
         }
         self.serve_fetches(touch.order);
-        let is_ready = self.ask_second(size, touch.page, touch.side, touch.region);
+        let is_ready = self.look_up_second(size, touch.page, touch.side, touch.region);
         self.sizes[size].first[touch.side as usize].ready[entry] = is_ready;
         is_ready
     }
 
-    /// The second level is asked, and on a miss the page table. Returns as [`MachineState::miss_first`].
-    fn ask_second(&mut self, size: usize, page: u64, side: Side, region: RegionId) -> bool {
-        let of = &mut self.sizes[size];
-        if let Some(second) = &mut of.second
+    /// Looks up the second level, and walks the page table on a miss. Returns as [`MachineState::miss_first`].
+    fn look_up_second(&mut self, size: usize, page: u64, side: Side, region: RegionId) -> bool {
+        let state = &mut self.sizes[size];
+        if let Some(second) = &mut state.second
             && let Some(is_ready) = second.look_up(page)
         {
             return is_ready;
         }
         self.walked |= u32::from(side == Side::Data) << size;
         let is_ready = size == 0 && self.pages.walk(page, side == Side::Fetch);
-        if let Some(second) = &mut of.second {
+        if let Some(second) = &mut state.second {
             second.insert_missed(page, is_ready);
             self.count(side, region, size, 1);
         }
         is_ready
     }
 
-    /// The first store to a page since it became clean: it is walked to at all sizes at which it is clean.
+    /// Makes the first store to a page since it became clean: walks the page table at all sizes at which it is clean.
     fn store(&mut self, touch: Touch) {
         self.serve_fetches(touch.order);
-        for (size, of) in self.sizes.iter_mut().enumerate() {
+        for (size, state) in self.sizes.iter_mut().enumerate() {
             if size == 0 {
                 if self.pages.store(touch.page) {
                     self.copied.push(touch.page);
                 }
-                let first = &mut of.first[Side::Data as usize];
+                let first = &mut state.first[Side::Data as usize];
                 if let Some(entry) = first.find(touch.page) {
                     first.ready[entry] = true;
                 }
-            } else if !of.dirty.insert(touch.page >> of.tlbs.page_size.base_shift()) {
+            } else if !state.dirty.insert(touch.page >> state.tlbs.page_size.base_shift()) {
                 continue;
             }
-            if let Some(second) = &mut of.second {
+            if let Some(second) = &mut state.second {
                 second.insert(touch.page, size == 0);
             }
         }
     }
 
-    /// Fetches that come before a place in the segment ask the second level.
+    /// Serves the waiting fetches before a position in the segment.
     #[inline(always)]
     fn serve_fetches(&mut self, order: u32) {
         if self.waiting.first().is_some_and(|waiting| waiting.order < order) {
@@ -305,18 +304,19 @@ impl MachineState {
         let before = self.waiting.iter().take_while(|waiting| waiting.order < order).count();
         let mut waiting = std::mem::take(&mut self.waiting);
         for Waiting { size, page, region, .. } in waiting.drain(..before) {
-            self.ask_second(size, page, Side::Fetch, region);
+            self.look_up_second(size, page, Side::Fetch, region);
         }
         self.waiting = waiting;
     }
 
     /// Whether [`MachineState::end_segment`] has anything to do.
     #[inline(always)]
-    pub fn is_behind(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         !self.waiting.is_empty() || !self.copied.is_empty()
     }
 
-    /// A segment is over; `fetched` is the front of fetches.
+    /// Serves the waiting fetches at the end of a segment, and invalidates copied pages in the first level for code.
+    /// `fetched` is the front of fetches.
     #[cold]
     pub fn end_segment(&mut self, fetched: &mut Front) {
         self.serve_waiting(u32::MAX);
@@ -327,32 +327,32 @@ impl MachineState {
         }
     }
 
-    /// An event, its ranges relocated. Returns whether entries were invalidated, so that both fronts have
-    /// to forbid all that they hold.
+    /// Applies an event. `relocate` relocates its ranges. Returns whether entries were invalidated, so that both
+    /// fronts must forbid all their pages.
     pub fn event(&mut self, event: &Event, relocate: impl Fn(AddrRange) -> AddrRange) -> bool {
         let mut invalidated = false;
-        for Change { stale, gone } in self.pages.event(event, relocate) {
-            for of in &mut self.sizes {
-                for first in &mut of.first {
+        for Change { stale, unmapped } in self.pages.event(event, relocate) {
+            for state in &mut self.sizes {
+                for first in &mut state.first {
                     invalidated |= first.invalidate(stale.clone());
                 }
-                if let Some(second) = &mut of.second {
+                if let Some(second) = &mut state.second {
                     invalidated |= second.invalidate(stale.clone());
                 }
-                let shift = of.tlbs.page_size.base_shift();
-                if let Some(gone) = &gone
+                let shift = state.tlbs.page_size.base_shift();
+                if let Some(unmapped) = &unmapped
                     && shift > 0
-                    && !of.dirty.is_empty()
+                    && !state.dirty.is_empty()
                 {
-                    let whole = gone.start.div_ceil(1 << shift)..gone.end >> shift;
-                    of.dirty.retain(|page| !whole.contains(page));
+                    let whole = unmapped.start.div_ceil(1 << shift)..unmapped.end >> shift;
+                    state.dirty.retain(|page| !whole.contains(page));
                 }
             }
         }
         invalidated
     }
 
-    /// A stream has missed a level (from 0) in a region.
+    /// Counts a miss of a stream at a level (from 0) in a region.
     #[inline(always)]
     fn count(&mut self, side: Side, region: RegionId, size: usize, level: usize) {
         let row = self.sizes.len() * 2;
@@ -364,7 +364,7 @@ impl MachineState {
         misses[at] += 1;
     }
 
-    /// Drops arrays and pages: only results are read from now on.
+    /// Drops arrays and pages, if only results are read from now on.
     pub fn keep_results_only(&mut self) {
         *self = self.results_only();
     }
@@ -372,7 +372,7 @@ impl MachineState {
     /// The results so far, with empty arrays and without pages.
     pub fn results_only(&self) -> Self {
         MachineState {
-            sizes: self.sizes.iter().map(|of| OfSize::new(&of.tlbs)).collect(),
+            sizes: self.sizes.iter().map(|state| SizeState::new(&state.tlbs)).collect(),
             pages: PageStates::default(),
             waiting: Vec::new(),
             copied: Vec::new(),
@@ -391,8 +391,8 @@ impl MachineState {
         self.misses = to;
     }
 
-    /// Accesses and misses of a region, or of all together, given the look-ups of the first level at each
-    /// page size.
+    /// Accesses and misses of a region, or of all regions, given the look-ups of the first level at each page
+    /// size.
     pub fn curves(
         &self,
         side: Side,
@@ -401,13 +401,13 @@ impl MachineState {
     ) -> Vec<MachineCurve> {
         let row = self.sizes.len() * 2;
         let mut curves = Vec::new();
-        for (size, of) in self.sizes.iter().enumerate() {
+        for (size, state) in self.sizes.iter().enumerate() {
             let rows = self.misses[side as usize].chunks(row).enumerate();
             let rows = rows.filter(|(number, _)| region.is_none_or(|region| region == *number));
             let misses = rows.fold([0, 0], |sum: [u64; 2], (_, row)| {
                 [sum[0] + row[size * 2], sum[1] + row[size * 2 + 1]]
             });
-            let TlbsOfSize { page_size, fetch, data, second } = of.tlbs;
+            let TlbsOfSize { page_size, fetch, data, second } = state.tlbs;
             let first = if side == Side::Fetch { fetch } else { data };
             let levels = std::iter::once(first).chain(second).zip(misses);
             let mut accesses = accesses(page_size);

@@ -1,36 +1,36 @@
-//! The state of base pages in a page table, as far as TLBs depend on it: which are mapped, what may be done with
-//! them, which were stored to. Pages come with their first reference and go with their mapping; a store to
-//! a private file's page copies it. The rules are those of `octavo-os` for base pages, without frames.
+//! The state of base pages in a page table, as far as TLBs depend on it: present, permissions, dirty. A page becomes
+//! present at its first reference, and absent with its mapping; a store to a page of a private file mapping copies it.
+//! The rules are those of `octavo-os` for base pages, without frames.
 
 use octavo_os::vmas::{Advice, Backing, ObjectId, Pages, Vma, Vmas, backing_of, pages_of};
 use octavo_types::{AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
 use rustc_hash::FxHashMap;
 
-/// `madvise(2)` values after which the pages are gone.
-const MADV_GONE: [u64; 3] = [4, 8, 9];
+/// Values of `madvise(2)` that unmap pages: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`.
+const MADV_UNMAPS: [u64; 3] = [4, 8, 9];
 
-/// Pages that are not known to be mapped.
+/// The mapping of pages without a known mapping.
 const ANYTHING: Vma = Vma {
     rights: Protection { read: true, write: true, execute: true },
     backing: Backing::Anonymous,
     advice: Advice::None,
 };
 
-/// Base pages of a leaf, as a logarithm.
+/// log2 of the base pages of a leaf.
 const LEAF_LOG2: u32 = 9;
 const LEAF_PAGES: usize = 1 << LEAF_LOG2;
 
-/// A base page that is mapped, in a byte that is not 0.
+/// The state of a base page, in a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PageState(u8);
 
-/// Of no page.
+/// The state of an absent page.
 const ABSENT: PageState = PageState(0);
 const PRESENT: u8 = 1;
 const WRITABLE: u8 = 2;
 const EXECUTABLE: u8 = 4;
 const DIRTY: u8 = 8;
-/// A file's page, mapped privately, of which the process has no copy yet.
+/// A privately mapped page of a file that has not been copied yet.
 const SHARED: u8 = 16;
 
 impl PageState {
@@ -55,29 +55,30 @@ impl PageState {
 
 /// The effect of an event.
 pub struct Change {
-    /// Translations of these base pages are stale.
+    /// Base pages whose translations are stale.
     pub stale: Pages,
-    /// These base pages are mapped no more, if any.
-    pub gone: Option<Pages>,
+    /// Base pages that have been unmapped, if any.
+    pub unmapped: Option<Pages>,
 }
 
 /// The base pages of a process.
 #[derive(Default)]
 pub struct PageStates {
-    /// By the number of a leaf, its place.
+    /// The index in `leaves` of each leaf, by its number.
     places: FxHashMap<u64, usize>,
     leaves: Vec<[PageState; LEAF_PAGES]>,
-    /// The leaf asked for last, and its place.
+    /// The number and the index of the leaf used last.
     recent: (u64, usize),
     vmas: Vmas,
-    /// Whether any page was referenced, and any mapping reported.
+    /// Whether any page was referenced.
     has_begun: bool,
+    /// Whether any mapping was reported.
     is_mapped: bool,
 }
 
 impl PageStates {
-    /// A walk for a fetch or a load; the page is mapped if it was not. Returns whether it may be stored to
-    /// without another walk.
+    /// Walks the page table for a fetch or a load, and maps the page if it is absent. Returns whether the page may be
+    /// stored to without another walk.
     #[inline(always)]
     pub fn walk(&mut self, page: u64, fetches: bool) -> bool {
         match *self.state(page) {
@@ -89,7 +90,7 @@ impl PageStates {
         }
     }
 
-    /// The state of a page, to be changed.
+    /// The mutable state of a page.
     #[inline(always)]
     fn state(&mut self, page: u64) -> &mut PageState {
         let leaf = page >> LEAF_LOG2;
@@ -107,7 +108,7 @@ impl PageStates {
     #[inline(never)]
     fn fault(&mut self, page: u64, fetches: bool) {
         if !std::mem::replace(&mut self.has_begun, true) && !self.is_mapped {
-            // Where nothing is known of mappings, all memory is one.
+            // If no mappings are reported, all memory is one mapping.
             let everything = AddrRange::new(VirtAddr::NULL, u64::MAX);
             self.vmas.map(pages_of(everything), ANYTHING);
         }
@@ -121,8 +122,8 @@ impl PageStates {
         *self.state(page) = if is_file { state.with(SHARED) } else { state };
     }
 
-    /// A store to a page that a walk has found. Returns whether it got a copy of its own by that, so that
-    /// older translations of it are stale.
+    /// Stores to a page that a walk has found. Returns whether the page was copied, so that older translations of it
+    /// are stale.
     pub fn store(&mut self, page: u64) -> bool {
         let state = *self.state(page);
         if state == ABSENT {
@@ -141,7 +142,7 @@ impl PageStates {
         self.vmas.find(PageNumber::new(page)).map_or(ANYTHING, |(_, vma)| vma)
     }
 
-    /// An event, its ranges relocated.
+    /// Applies an event. `relocate` relocates its ranges.
     pub fn event(
         &mut self,
         event: &Event,
@@ -168,7 +169,7 @@ impl PageStates {
             Event::Protect { range, protection } => {
                 changes.extend(self.protect(&pages(range), *protection));
             }
-            Event::Advise { range, advice } if MADV_GONE.contains(advice) => {
+            Event::Advise { range, advice } if MADV_UNMAPS.contains(advice) => {
                 changes.extend(self.unmap(&pages(range)));
             }
             _ => {}
@@ -176,7 +177,7 @@ impl PageStates {
         changes
     }
 
-    /// The pages of a range that are there, in any order.
+    /// The present pages of a range, in any order.
     fn present(&self, pages: &Pages) -> Vec<u64> {
         let leaves = pages.start >> LEAF_LOG2..pages.end.div_ceil(LEAF_PAGES as u64);
         let found: Vec<(u64, usize)> = if leaves.end - leaves.start < self.leaves.len() as u64 {
@@ -190,8 +191,8 @@ impl PageStates {
         for (leaf, place) in found {
             let first = leaf << LEAF_LOG2;
             let numbered = (first..).zip(self.leaves[place].iter());
-            let there = numbered.filter(|(page, state)| **state != ABSENT && pages.contains(page));
-            present.extend(there.map(|(page, _)| page));
+            let found = numbered.filter(|(page, state)| **state != ABSENT && pages.contains(page));
+            present.extend(found.map(|(page, _)| page));
         }
         present
     }
@@ -202,10 +203,10 @@ impl PageStates {
             *self.state(*page) = ABSENT;
         }
         let stale = around(present)?;
-        Some(Change { stale, gone: Some(pages.clone()) })
+        Some(Change { stale, unmapped: Some(pages.clone()) })
     }
 
-    /// Whether the heap grows into pages that are as the heap's.
+    /// Whether the heap grows into unmapped space or pages with the heap's rights.
     fn grows_into_its_own(
         &mut self,
         pages: &Pages,
@@ -235,10 +236,10 @@ impl PageStates {
                 }
             }
         }
-        around(changed).map(|stale| Change { stale, gone: None })
+        around(changed).map(|stale| Change { stale, unmapped: None })
     }
 
-    /// `mremap` moves page-table entries.
+    /// Moves page-table entries, as `mremap` does.
     fn remap(&mut self, from: Pages, to: Pages, changes: &mut Vec<Change>) {
         if from.start == to.start {
             let rest = to.end.min(from.end)..to.end.max(from.end);
@@ -254,7 +255,7 @@ impl PageStates {
                 *self.state(page.wrapping_add(shift)) = state;
             }
             let stale = around(moved);
-            changes.extend(stale.map(|stale| Change { stale, gone: Some(fitting) }));
+            changes.extend(stale.map(|stale| Change { stale, unmapped: Some(fitting) }));
             changes.extend(self.unmap(&from));
         }
         let (start, pages) = (to.start, to.end - to.start);
@@ -262,7 +263,7 @@ impl PageStates {
     }
 }
 
-/// From the first of some pages to the last: one shootdown.
+/// The range from the first to the last of some pages, which is one shootdown.
 fn around(pages: Vec<u64>) -> Option<Pages> {
     let (first, last) = (pages.iter().min()?, pages.iter().max()?);
     Some(*first..last + 1)

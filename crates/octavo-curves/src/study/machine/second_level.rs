@@ -7,10 +7,10 @@ use octavo_types::Instructions;
 
 use super::ArrayShape;
 
-/// More keys than this are looked for among all entries.
+/// From this many keys on, an invalidation scans all entries.
 const FEW_KEYS: u64 = 16;
 
-/// A set-associative LRU array. Of each page it knows whether it may be stored to without a walk.
+/// A set-associative LRU array. The payload is whether the page may be stored to without a walk.
 pub struct SecondLevel {
     shift: u8,
     geometry: Geometry,
@@ -18,10 +18,10 @@ pub struct SecondLevel {
 }
 
 impl SecondLevel {
-    /// An empty one.
+    /// An empty array.
     ///
     /// # Panics
-    /// Where the shape has no entries, or more than an array may have.
+    /// If the shape has no entries, or too many.
     pub fn new(shape: &ArrayShape) -> Self {
         let geometry = Geometry::new(shape.sets.into(), shape.ways.into());
         let geometry = geometry.expect("an array has entries, and not too many");
@@ -29,27 +29,27 @@ impl SecondLevel {
         SecondLevel { shift: shape.entry_size.base_shift(), geometry, ready }
     }
 
-    /// Looks a base page up, and uses its entry; whether it may be stored to without a walk.
+    /// Looks up a base page, and uses its entry. Returns whether the page may be stored to without a walk.
     #[inline(always)]
     pub fn look_up(&mut self, page: u64) -> Option<bool> {
         let key = page >> self.shift;
         self.ready.look_up(self.geometry.set_of(key), key).copied()
     }
 
-    /// Takes a base page in that is not there.
+    /// Inserts an absent base page.
     #[inline(always)]
     pub fn insert_missed(&mut self, page: u64, is_ready: bool) {
         let key = page >> self.shift;
         self.ready.insert_missed(self.geometry.set_of(key), key, is_ready);
     }
 
-    /// Takes a base page in, or uses its entry.
+    /// Inserts a base page, or uses its entry.
     pub fn insert(&mut self, page: u64, is_ready: bool) {
         let key = page >> self.shift;
         self.ready.insert(self.geometry.set_of(key), key, is_ready);
     }
 
-    /// Takes out what covers any of these base pages; whether anything did.
+    /// Invalidates the entries that cover any of these base pages. Returns whether there were any.
     pub fn invalidate(&mut self, pages: Range<u64>) -> bool {
         if pages.is_empty() {
             return false;

@@ -67,14 +67,15 @@ impl Naive {
     fn new((flush_every, line_sizes): (Option<u64>, &[LineSize])) -> Self {
         Naive {
             flush_every: flush_every.unwrap_or(u64::MAX),
-            streams: STREAMS.map(|of| NaiveStreamCurves::new(of, line_sizes.to_vec())).into(),
+            streams: (STREAMS.map(|stream| NaiveStreamCurves::new(stream, line_sizes.to_vec())))
+                .into(),
             instructions: BTreeMap::new(),
             flushed_at: BTreeMap::new(),
         }
     }
 
-    /// Time is cut into slices of so many instructions: at the first segment that begins in a new
-    /// one there was a context switch.
+    /// Runs a step on a core. Time is cut into slices of `flush_every` instructions; there is a context switch at the
+    /// first segment that begins in a new slice.
     fn step(&mut self, random: &RandomStream, step: &Step, core: usize, space: u64) {
         let Step::Segment(index, addresses) = step else { return };
         let segment = &random.segments[*index];
@@ -95,7 +96,7 @@ impl Naive {
         self.streams.iter_mut().for_each(|stream| stream.flush(core));
     }
 
-    /// Compares what the streams have had with what it should be, the cores' added up.
+    /// Compares the results of all streams, summed over cores.
     fn compare(&self, found: &[StreamCurves]) {
         assert_eq!(found.len(), self.streams.len());
         for (found, expected) in found.iter().zip(&self.streams) {
@@ -104,9 +105,9 @@ impl Naive {
             compare_tlbs(&found.stack, &found.sets, &cores);
             assert_eq!(found.caches.len(), expected.lines.len());
             compare_caches(&found.caches, &cores);
-            let of_cores: Vec<_> = (0..CORES).map(|core| expected.two_sizes_of(core)).collect();
+            let tlbs: Vec<_> = (0..CORES).map(|core| expected.two_sizes_of(core)).collect();
             let pair = &found.two_sizes[0];
-            compare_two_sizes(&pair.stack, &pair.sets, &of_cores);
+            compare_two_sizes(&pair.stack, &pair.sets, &tlbs);
             let naive = &expected.two_sizes;
             let [small_lookups, large_lookups] = expected.two_sizes_lookups;
             assert_eq!(
@@ -117,16 +118,17 @@ impl Naive {
                 [pair.blocks_copied, pair.blocks_zeroed],
                 [naive.blocks_copied, naive.blocks_zeroed]
             );
-            // The kernel's own tests compare those of the other streams.
+            // The kernel's own tests compare the working sets of the other streams.
             if found.stream == Stream::All {
                 assert_eq!(pair.working_set_byte_refs, [naive.working_set_byte_refs]);
             }
             for (found, expected) in found.working_sets.iter().zip(&expected.working_sets) {
                 assert_eq!(found.page_refs, expected.page_refs, "{}", found.page_size);
             }
-            let classified: u64 = found.classes.iter().map(|of| of.total.misses()).sum();
-            let compulsory: u64 = found.classes.iter().map(|of| of.total.compulsory).sum();
-            let misses = |core: &&NaiveCore| core.classified.as_ref().map_or(0, |of| of.misses);
+            let totals = || found.classes.iter().map(|classes| classes.total);
+            let classified: u64 = totals().map(|total| total.misses()).sum();
+            let compulsory: u64 = totals().map(|total| total.compulsory).sum();
+            let misses = |core: &&NaiveCore| core.classified.as_ref().map_or(0, |tlb| tlb.misses);
             assert_eq!(classified, cores.iter().map(misses).sum::<u64>());
             assert_eq!(compulsory, cores.iter().map(|core| distinct(core, 12)).sum::<u64>());
         }
@@ -142,9 +144,9 @@ fn compare_tlbs(stack: &[StackCurve], sets: &[SetCurves], cores: &[&NaiveCore]) 
         let log2 = curve.page_size.log2();
         assert_eq!(curve.pages, cores.iter().map(|core| distinct(core, log2)).sum::<u64>());
         for entries in ENTRIES {
-            let of =
+            let misses =
                 |core: &&NaiveCore| core.full.get(&(log2, entries)).map_or(0, |tlb| tlb.misses);
-            let expected: u64 = cores.iter().map(of).sum();
+            let expected: u64 = cores.iter().map(misses).sum();
             assert_eq!(curve.misses[entries - 1], expected, "{entries} of {}", curve.page_size);
         }
     }
@@ -153,8 +155,8 @@ fn compare_tlbs(stack: &[StackCurve], sets: &[SetCurves], cores: &[&NaiveCore]) 
         for sets_log2 in 0..=SETS_LOG2 {
             for ways in WAYS {
                 let key = (which, curve.page_size.log2(), sets_log2, ways);
-                let of = |core: &&NaiveCore| core.sets.get(&key).map_or(0, |tlb| tlb.misses);
-                let expected: u64 = cores.iter().map(of).sum();
+                let misses = |core: &&NaiveCore| core.sets.get(&key).map_or(0, |tlb| tlb.misses);
+                let expected: u64 = cores.iter().map(misses).sum();
                 assert_eq!(curve.misses[usize::from(sets_log2)][ways - 1], expected, "{key:?}");
             }
         }
@@ -169,8 +171,9 @@ fn compare_caches(caches: &[CacheCurves], cores: &[&NaiveCore]) {
         for sets_log2 in 0..=SETS_LOG2 {
             for ways in WAYS {
                 let key = (line_bytes, sets_log2, ways);
-                let of = |core: &&NaiveCore| core.caches.get(&key).map_or(0, |cache| cache.misses);
-                let expected: u64 = cores.iter().map(of).sum();
+                let misses =
+                    |core: &&NaiveCore| core.caches.get(&key).map_or(0, |cache| cache.misses);
+                let expected: u64 = cores.iter().map(misses).sum();
                 assert_eq!(curves.misses[usize::from(sets_log2)][ways - 1], expected, "{key:?}");
             }
         }
@@ -188,7 +191,7 @@ fn compare_two_sizes(stack: &TwoSizesStack, sets: &[TwoSizesSets], cores: &[&[Na
     };
     for entries in ENTRIES {
         let TwoSizesStack { small_misses, large_misses, invalidated } = stack;
-        let found = [small_misses, large_misses, invalidated].map(|of| of[entries - 1]);
+        let found = [small_misses, large_misses, invalidated].map(|counts| counts[entries - 1]);
         assert_eq!(found, next(), "{entries} entries");
     }
     for ((index, _), sets) in TWO_SIZES_INDEXES.iter().zip(sets) {
@@ -196,14 +199,14 @@ fn compare_two_sizes(stack: &TwoSizesStack, sets: &[TwoSizesSets], cores: &[&[Na
         for log2 in 0..=usize::from(SETS_LOG2) {
             for ways in WAYS {
                 let found = [&sets.small_misses, &sets.large_misses, &sets.invalidated]
-                    .map(|of| of[log2][ways - 1]);
+                    .map(|counts| counts[log2][ways - 1]);
                 assert_eq!(found, next(), "{index:?} 2^{log2} x {ways}");
             }
         }
     }
 }
 
-/// A stream whose marks, and some of its steps, are about threads.
+/// A stream with starts and switches of threads.
 fn threaded() -> impl Strategy<Value = RandomStream> {
     let random = prop_oneof![stream(0..60), few_pages(12, 0..90), few_pages(60, 0..90)];
     let events =
@@ -224,7 +227,7 @@ fn flush_every() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![Just(None), (1u64..40).prop_map(Some), (1u64..2000).prop_map(Some)]
 }
 
-/// Sizes of lines in one case of six: to empty all caches of a stream takes long.
+/// Line sizes in one case of six, since flushing all caches of a stream takes long.
 fn line_sizes() -> impl Strategy<Value = Vec<LineSize>> {
     let all = LINES_BYTES.map(|bytes| LineSize::new(bytes).unwrap());
     prop_oneof![5 => Just(Vec::new()), 1 => Just(all.to_vec())]
@@ -241,7 +244,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
     #[test]
-    fn context_switches_empty_tlbs(
+    fn context_switches_flush_tlbs(
         random in threaded(), flush_every in flush_every(), line_sizes in line_sizes(),
     ) {
         let setting = (flush_every, &line_sizes[..]);
@@ -257,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn threads_may_have_tlbs_of_their_own(
+    fn private_tlbs_of_threads_equal_naive_ones(
         random in threaded(), flush_every in flush_every(), line_sizes in line_sizes(),
     ) {
         let setting = (flush_every, &line_sizes[..]);
@@ -295,7 +298,7 @@ proptest! {
         }
     }
 
-    /// In any order of quanta: processes have the same pages, and some end in between.
+    /// Any order of quanta, of processes that use the same page numbers; some end before others.
     #[test]
     fn shared_tlbs_equal_naive_ones(
         images in prop::collection::vec(threaded(), 1..5),

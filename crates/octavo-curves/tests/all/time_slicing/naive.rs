@@ -1,4 +1,4 @@
-//! Curves of several threads or processes as TLBs that are simulated one by one.
+//! Curves of several threads or processes, from TLBs simulated one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use octavo_types::{Consumer, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 
 /// Entries of the fully associative TLBs that are compared.
 pub const ENTRIES: [usize; 6] = [1, 2, 5, 16, 30, 70];
-/// Sets, as a logarithm, and ways of the others.
+/// log2 of the most sets, and the numbers of ways, of set-associative TLBs.
 pub const SETS_LOG2: u8 = 3;
 pub const WAYS: [usize; 3] = [1, 2, MAX_WAYS];
 pub const INDEXES: [SetIndex; 2] = [SetIndex::Bits { from: 1 }, SetIndex::Xor];
-/// Bytes of the lines of caches that are compared, which have sets and ways as the TLBs.
+/// Line sizes of the compared caches, which have the sets and ways of the TLBs.
 pub const LINES_BYTES: [u64; 2] = [64, 16];
-/// Two page sizes: the policy's window, the threshold, and the window of the working sets.
+/// Two page sizes, the threshold, and the window of the policy and of the working sets.
 pub const PAIR_LOG2: (u8, u8) = (12, 14);
 pub const THRESHOLD_BLOCKS: u32 = 2;
 pub const WINDOW_REFS: u64 = 40;
-/// The TLB whose misses are classified: sets, as a logarithm, and ways.
+/// The TLB whose misses are classified: log2 of its sets, and its ways.
 pub const CLASSIFIED: (u8, u32) = (1, 3);
 pub const TWO_SIZES_INDEXES: [(TwoSizesIndex, NaiveTwoSizesIndex); 5] = [
     (TwoSizesIndex::Small, NaiveTwoSizesIndex::Small),
@@ -30,9 +30,9 @@ pub const TWO_SIZES_INDEXES: [(TwoSizesIndex, NaiveTwoSizesIndex); 5] = [
     (TwoSizesIndex::SplitSmall, NaiveTwoSizesIndex::SplitSmall),
     (TwoSizesIndex::SplitLarge, NaiveTwoSizesIndex::SplitLarge),
 ];
-/// Cores, at most.
+/// The most cores.
 pub const CORES: usize = 6;
-/// A page's address space stands above its number.
+/// The address space of a page is above its number.
 const SPACE_SHIFT: u32 = 50;
 
 /// The page sizes.
@@ -40,15 +40,15 @@ pub fn sizes() -> [PageSize; 4] {
     [12, 13, 14, 21].map(|log2| PageSize::from_log2(log2).unwrap())
 }
 
-/// All that is kept of one stream.
+/// The naive state of one stream.
 pub struct NaiveStreamCurves {
     stream: NaiveStream,
     pub lines: Vec<LineSize>,
     pub references: u64,
     pub cores: BTreeMap<usize, NaiveCore>,
-    /// With the policy of all references, and the look-ups of this stream.
+    /// Two page sizes, with the policy of all references, and the TLB look-ups of this stream.
     pub two_sizes: NaiveTwoSizes,
-    /// Of those, by small pages and by large ones.
+    /// Look-ups of this stream: of small pages and of large pages.
     pub two_sizes_lookups: [u64; 2],
     pub working_sets: Vec<NaiveWorkingSet>,
 }
@@ -66,7 +66,7 @@ pub struct NaiveCore {
     pub caches: BTreeMap<(u64, u8, usize), Counted<NaiveSets>>,
     /// By the bytes of lines.
     pub line_lookups: BTreeMap<u64, u64>,
-    /// By page size, all pages that were looked up here.
+    /// All pages looked up on this core, by page size.
     pub pages: BTreeMap<u8, BTreeSet<u64>>,
 }
 
@@ -114,7 +114,7 @@ impl NaiveStreamCurves {
         }
     }
 
-    /// A segment executes on a core, in an address space.
+    /// Executes a segment on a core, in an address space.
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], core: usize, space: u64) {
         let mut list = NaiveReferences::default();
         list.segment(segment, addresses);
@@ -132,14 +132,14 @@ impl NaiveStreamCurves {
                 self.reference(&pages, is_own, core);
             }
         }
-        for line_bytes in self.lines.iter().map(|of| of.bytes()) {
+        for line_bytes in self.lines.iter().map(|size| size.bytes()) {
             for line in list.lines(self.stream, line_bytes) {
                 self.cores.entry(core).or_default().look_up_line(line_bytes, line, space);
             }
         }
     }
 
-    /// A reference of the program, which may be of another stream: then time passes.
+    /// Makes a reference of the program. If it belongs to another stream, only time passes.
     fn reference(&mut self, pages: &[PageNumber], is_own: bool, core: usize) {
         let two = &mut self.two_sizes;
         two.running = if is_own { tlbs_of(core) } else { 0..0 };
@@ -156,7 +156,7 @@ impl NaiveStreamCurves {
         }
     }
 
-    /// The TLBs of a core are emptied.
+    /// Empties the TLBs of a core.
     pub fn flush(&mut self, core: usize) {
         self.cores.entry(core).or_default().flush();
         self.two_sizes.tlbs[tlbs_of(core)].iter_mut().for_each(NaiveTwoSizesTlb::flush);
@@ -186,7 +186,7 @@ impl NaiveCore {
         }
     }
 
-    /// A page, and its number in its address space.
+    /// Looks up a page, whose number in its address space is `number`.
     fn look_up(&mut self, size: PageSize, page: u64, number: u64) {
         let log2 = size.log2();
         self.pages.entry(log2).or_default().insert(page);
@@ -215,7 +215,7 @@ impl NaiveCore {
         }
     }
 
-    /// A line, by its number in its address space, which indexes caches.
+    /// Looks up a line by its number in its address space, which indexes caches.
     fn look_up_line(&mut self, line_bytes: u64, number: u64, space: u64) {
         *self.line_lookups.entry(line_bytes).or_default() += 1;
         let line = PageNumber::new(number | space << 60);
