@@ -2,10 +2,9 @@
 //!
 //!     os_speed [--pages N] [--rounds N]
 //!
-//! A process touches one page after the other for the first time, N of them, in order and in an
-//! order drawn at random, with base pages and with transparent huge pages; then it gives all back.
-//! Printed are medians of wall-clock time in nanoseconds: for each fault, and for each page of a
-//! fork and of an unmapping.
+//! A process touches N pages for the first time, in order and in random order, with base pages and
+//! with transparent huge pages; then it forks, and unmaps all. Prints medians of wall-clock time in
+//! nanoseconds: per fault, and per page of a fork and of the unmapping.
 
 use std::time::Instant;
 
@@ -17,7 +16,7 @@ use octavo_types::{
     Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 
-/// The first base page; before it are a hundred other mappings.
+/// The first touched base page, behind a hundred other mappings.
 const START: u64 = 1 << 27;
 
 fn system(policy: Box<dyn Policy>, pages: u64) -> (Os, ProcessId) {
@@ -36,7 +35,7 @@ fn system(policy: Box<dyn Policy>, pages: u64) -> (Os, ProcessId) {
     (os, process)
 }
 
-/// Nanoseconds for each of `count`.
+/// Nanoseconds of `work` for each of `count` items.
 fn timed(count: u64, work: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     work();
@@ -80,7 +79,7 @@ fn main() {
                         }
                     }
                 }));
-                // Of the second fork, since the first one takes the parent's rights to store.
+                // The second fork is measured: the first one also makes the parent's pages read-only.
                 let first = os.fork(process).unwrap();
                 os.end(first);
                 let mut child = first;

@@ -13,7 +13,7 @@ use octavo_types::{
 
 const PAGES: u64 = 1 << 20;
 
-/// Nanoseconds a page to map and touch all of it, the `step`-th page after the other, and faults.
+/// Maps and touches all pages, each `step` pages behind the one before. Returns nanoseconds per page, and faults.
 fn touch(entry: &PolicyEntry, step: u64) -> (f64, u64) {
     let policy = (entry.usual)();
     let shape = MemoryShape::new(PAGES * 2, Order::LARGEST).expect("8 GiB");

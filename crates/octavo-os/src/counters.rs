@@ -55,7 +55,7 @@ pub struct Counters {
     pub anchors_written: u64,
     /// Changes of the anchor distance of a process.
     pub anchor_distance_changes: u64,
-    /// Bytes of memory that processes had before their first instruction and that was mapped as such. No other counter has that work.
+    /// Bytes of memory that processes had before their first instruction, mapped without any other counter.
     pub bytes_present: u64,
     /// Number of compactions.
     pub compactions: u64,

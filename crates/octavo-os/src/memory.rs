@@ -69,7 +69,7 @@ pub struct Memory {
     format: Format,
     /// Makes the page tables that hardware walks, if they are not radix trees.
     make_table: Option<MakeTable>,
-    /// Counters of tables that have gone.
+    /// Counters of the tables of processes that have ended.
     of_ended_tables: Vec<TableCounter>,
     processes: Vec<Option<Process>>,
     references: References,
@@ -135,18 +135,20 @@ impl Memory {
             zeros: None,
             next_anchor_choice: 0,
             anchor_backing: None,
-            last_anchor_log2: format.anchors.map_or(0, |of| of.first_log2),
+            last_anchor_log2: format.anchors.map_or(0, |anchors| anchors.first_log2),
         }
     }
 
-    /// Gives processes these page tables, which hardware walks in place of radix trees.
+    /// Sets the page tables of processes that hardware walks instead of radix trees.
     pub fn with_tables(self, make_table: Option<MakeTable>) -> Self {
         Memory { make_table, ..self }
     }
 
+    /// Checks that the page table of a process has found the memory to grow.
+    ///
     /// # Errors
     ///
-    /// If the page table of the process had no memory to grow.
+    /// If it has not.
     pub(crate) fn check_table(&self, process: ProcessId) -> Result<(), OutOfMemory> {
         self.process(process).table.check_hardware()
     }
@@ -173,7 +175,8 @@ impl Memory {
         self.release(process, &EVERYTHING).expect("no page reaches out of everything");
         if let Some(ended) = self.processes[usize::from(process.0)].take() {
             ended.table.add_counters(&mut self.of_ended_tables);
-            let levels = self.of_ended_tables.iter_mut().filter(|of| of.is_level);
+            // Levels, unlike sums, end with their process.
+            let levels = self.of_ended_tables.iter_mut().filter(|counter| counter.is_level);
             levels.for_each(|level| level.value = 0);
             ended.table.free_all(&mut self.frames);
             if ended.vmas.iter().any(|(_, vma)| !vma.is_anonymous()) {
@@ -238,8 +241,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps the base pages of a range, in which nothing is mapped, at new frames side by side, if memory can spare them:
-    /// with the permissions of the mapping at its start. Where page tables find no memory, the rest stays unmapped.
+    /// Maps the base pages of an untouched range, with the permissions of the mapping at its start, at new contiguous
+    /// frames, if memory can spare them. If page tables find no memory, the rest of the range stays unmapped.
     pub(crate) fn place_run(&mut self, process: ProcessId, pages: &Pages) {
         let mapping = self.process(process).vmas.find(PageNumber::new(pages.start));
         let frames = pages.end - pages.start;
@@ -288,41 +291,43 @@ impl Memory {
         frame: FrameNumber,
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        let written = of.table.map(page, size, frame, rights, &mut self.frames)?;
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let written = space.table.map(page, size, frame, rights, &mut self.frames)?;
         self.counters.entries_written += written.entries;
         Ok(())
     }
 
-    /// Notes that the mappings of a process in a range have changed.
+    /// Records that the mappings of a process in a range have changed.
     pub(crate) fn mappings_changed(&mut self, process: ProcessId, pages: &Pages) {
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        of.table.mappings_changed(pages, &of.vmas, &mut self.frames);
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        space.table.mappings_changed(pages, &space.vmas, &mut self.frames);
     }
 
     /// The number of areas of sorted page-table nodes that hardware knows, if nodes are sorted.
     pub fn sorted_areas(&self) -> Option<u64> {
         self.format.sorted?;
-        Some(self.processes.iter().flatten().filter_map(|of| of.table.sorted_areas()).sum())
+        Some(self.processes.iter().flatten().filter_map(|space| space.table.sorted_areas()).sum())
     }
 
     /// Counters of the tables that hardware walks, of all processes.
     pub fn table_counters(&self) -> Vec<TableCounter> {
         let mut sums = self.of_ended_tables.clone();
-        self.processes.iter().flatten().for_each(|of| of.table.add_counters(&mut sums));
+        self.processes.iter().flatten().for_each(|space| space.table.add_counters(&mut sums));
         sums
     }
 
     /// The number of ranges of contiguous pages, if the format of page tables keeps them.
     pub fn ranges(&self) -> Option<u64> {
-        let of = |process: &Process| process.table.ranges().map_or(0, |ranges| ranges.len() as u64);
-        self.format.keeps_ranges.then(|| self.processes.iter().flatten().map(of).sum())
+        let count =
+            |process: &Process| process.table.ranges().map_or(0, |ranges| ranges.len() as u64);
+        self.format.keeps_ranges.then(|| self.processes.iter().flatten().map(count).sum())
     }
 
     /// The live processes.
     pub fn live(&self) -> impl Iterator<Item = ProcessId> + '_ {
         let numbered = self.processes.iter().enumerate();
-        numbered.filter(|(_, of)| of.is_some()).map(|(number, _)| ProcessId(number as u16))
+        let live = numbered.filter(|(_, process)| process.is_some());
+        live.map(|(number, _)| ProcessId(number as u16))
     }
 }
 

@@ -61,10 +61,10 @@ impl BlockSet {
 
     /// Removes place `at`. Returns whether it was present.
     pub fn remove(&mut self, at: u64) -> bool {
-        let there = self.contains(at);
+        let was_present = self.contains(at);
         self.words[(at / WORD) as usize] &= !(1 << (at % WORD));
-        self.len -= u64::from(there);
-        there
+        self.len -= u64::from(was_present);
+        was_present
     }
 
     /// The runs of members in `places`, in order.
@@ -78,7 +78,7 @@ impl BlockSet {
         })
     }
 
-    /// The number of members in the aligned part of `order` that holds place `at`, of at most 64 places.
+    /// The number of members in the aligned part of `order` that contains place `at`. The part has at most 64 places.
     pub fn count_of(&self, at: u64, order: Order) -> u64 {
         let first = order.align_down(FrameNumber::new(at)).raw() % WORD;
         let mask = u64::MAX >> (WORD - order.frames()) << first;

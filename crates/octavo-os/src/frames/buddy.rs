@@ -5,8 +5,8 @@
 //! which depends on all of the history; the lowest address is predictable, packs allocations at one end, and
 //! costs nothing to find.
 //!
-//! Memory may have tiers, by address: then the first tier is asked that has a large enough block, local memory before
-//! all others, as the zone list of a Linux node orders them by distance. A block is in the tier of its first frame.
+//! Memory may have tiers, by address: then an allocation takes the block from the first tier that has a large enough
+//! one, beginning with local memory, like the zone list of a Linux node. A block is in the tier of its first frame.
 //!
 //! Each order has a set of its free blocks ([`Bits`]): two bits per frame in total, and since memory starts
 //! as a few large blocks, mostly untouched words.
@@ -28,7 +28,7 @@ pub struct Buddy {
     free_frames: u64,
     frames: u64,
     largest: Order,
-    /// The first frame of each tier but the first one.
+    /// The first frame of each tier but the first.
     tiers: Vec<u64>,
 }
 
@@ -55,12 +55,12 @@ impl Buddy {
         Buddy { free, orders_with_any: 0, free_frames: 0, frames, largest, tiers: Vec::new() }
     }
 
-    /// Divides memory into tiers: local memory, and those that begin at these frames.
+    /// Divides memory into tiers: local memory, and a tier that begins at each of these frames.
     pub fn set_tiers(&mut self, tiers: Vec<u64>) {
         self.tiers = tiers;
     }
 
-    /// The frames of each tier; all of memory where there are none.
+    /// The frames of each tier. Without tiers, all of memory.
     pub fn tiers(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let starts = [0].into_iter().chain(self.tiers.iter().copied());
         let ends = self.tiers.iter().copied().chain([self.frames]);
@@ -142,7 +142,7 @@ impl Buddy {
         true
     }
 
-    /// Allocates the lowest run of so many of the largest blocks. `None` if there is none.
+    /// Allocates the lowest `blocks` contiguous blocks of the largest order. `None` if there are none.
     pub fn allocate_run_of_largest(&mut self, blocks: u64) -> Option<FrameNumber> {
         let largest = self.largest;
         let (mut first, mut next) = (None, None);

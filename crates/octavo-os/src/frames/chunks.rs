@@ -94,8 +94,8 @@ impl ChunkBitmaps {
     /// # Panics
     /// If the chunk's page has other sub-blocks.
     pub(crate) fn add(&mut self, chunk: FrameNumber, blocks: SubBlocks) {
-        let (of, tables) = self.pages.entry(number(chunk)).or_insert((blocks, 0));
-        assert_eq!(*of, blocks, "a chunk has one page");
+        let (known, tables) = self.pages.entry(number(chunk)).or_insert((blocks, 0));
+        assert_eq!(*known, blocks, "a chunk has one page");
         *tables += 1;
     }
 

@@ -104,7 +104,7 @@ impl Compactor {
         let tiers: Vec<_> = frames.buddy().tiers().collect();
         let mut tiers = tiers.into_iter().skip_while(|tier| tier.end <= self.scanned_to.raw());
         let tier_end = tiers.next().map_or(0, |tier: Range<u64>| tier.end);
-        let mut run = Pass {
+        let mut pass = Pass {
             tier_end,
             free_end: tier_end,
             order,
@@ -117,38 +117,38 @@ impl Compactor {
             },
         };
         if order > frames.shape().largest() {
-            return run.done;
+            return pass.done;
         }
         let mut block = order.align_down(self.scanned_to);
-        run.done.end = loop {
+        pass.done.end = loop {
             if free_blocks(frames, order) >= limits.free_blocks {
                 break CompactionEnd::Enough;
             }
             // A block beyond the high scanner is not emptied: its frames would move into itself.
-            if block.raw() + order.frames() > run.free_end {
+            if block.raw() + order.frames() > pass.free_end {
                 let Some(tier) = tiers.next() else { break CompactionEnd::Met };
                 block = FrameNumber::new(tier.start.next_multiple_of(order.frames()));
-                (run.tier_end, run.free_end) = (tier.end, tier.end);
+                (pass.tier_end, pass.free_end) = (tier.end, tier.end);
                 continue;
             }
-            if run.done.scanned_for_moving + run.done.scanned_for_free >= limits.scanned_frames {
+            if pass.done.scanned_for_moving + pass.done.scanned_for_free >= limits.scanned_frames {
                 break CompactionEnd::Limit;
             }
-            if let Some(to_move) = run.movable_in(frames, block, relocator) {
-                if run.done.moved_frames + to_move.len() as u64 > limits.moved_frames {
+            if let Some(to_move) = pass.movable_in(frames, block, relocator) {
+                if pass.done.moved_frames + to_move.len() as u64 > limits.moved_frames {
                     break CompactionEnd::Limit;
                 }
-                if !run.empty(frames, block, &to_move, relocator) {
-                    // Nothing is free above the block, in its tier.
-                    run.free_end = 0;
+                if !pass.empty(frames, block, &to_move, relocator) {
+                    // No frame is free above the block in its tier.
+                    pass.free_end = 0;
                     continue;
                 }
             }
             block = block.plus(order.frames());
         };
         self.scanned_to =
-            if run.done.end == CompactionEnd::Met { FrameNumber::default() } else { block };
-        run.done
+            if pass.done.end == CompactionEnd::Met { FrameNumber::default() } else { block };
+        pass.done
     }
 }
 

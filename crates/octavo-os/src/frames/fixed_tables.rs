@@ -1,6 +1,6 @@
 //! Tables that hardware finds at a fixed location instead of by pointers: hole and chunk bitmaps, and tables
-//! of translation designs. They are reserved in the last frames of memory when a machine starts; where memory has
-//! tiers, of local memory, if they fit there. (Bitmaps of a memory with faulty frames stay at its end.)
+//! of translation designs. When a machine starts, they are reserved in the last frames of local memory if they fit
+//! there, otherwise of all memory. (Bitmaps of a memory with faulty frames are always at the end of all memory.)
 
 use octavo_types::FrameNumber;
 
@@ -64,7 +64,7 @@ impl Frames {
     }
 
     /// Reserves the last `frames` frames that are not faulty for the tables of a design, regardless of their
-    /// owners, and keeps them as [`Frames::of_design`]. To be called before anything is mapped.
+    /// owners, for [`Frames::of_design`]. Must be called before any page is mapped.
     ///
     /// # Panics
     /// If memory has fewer frames.
@@ -82,7 +82,7 @@ impl Frames {
         }
     }
 
-    /// The frames of local memory.
+    /// The number of frames of local memory.
     fn local_frames(&self) -> u64 {
         self.buddy().tiers().next().map_or(0, |local| local.end)
     }

@@ -21,7 +21,7 @@ const REGION: u64 = Order::HUGE.frames();
 pub struct HoleBitmaps {
     /// The first frame of the bitmap; `None` if no memory is reserved.
     pub(super) start: Option<FrameNumber>,
-    /// By region: how many pages have a hole at each frame. Regions without holes are absent.
+    /// By region: the number of pages with a hole at each frame. Regions without holes are absent.
     holes: FxHashMap<u64, Box<[u16; REGION as usize]>>,
 }
 
@@ -45,13 +45,13 @@ impl HoleBitmaps {
         self.count(frame) > 0
     }
 
-    /// How many pages have a hole at a frame.
+    /// The number of pages with a hole at a frame.
     pub fn count(&self, frame: FrameNumber) -> u16 {
-        let of = self.holes.get(&(frame.raw() / REGION));
-        of.map_or(0, |holes| holes[(frame.raw() % REGION) as usize])
+        let region = self.holes.get(&(frame.raw() / REGION));
+        region.map_or(0, |holes| holes[(frame.raw() % REGION) as usize])
     }
 
-    /// The aligned 32 bits around that of a frame, the first frame in the lowest bit.
+    /// The aligned 32 bits around the bit of a frame, the first frame in the lowest bit.
     pub fn word(&self, frame: FrameNumber) -> u32 {
         let Some(holes) = self.holes.get(&(frame.raw() / REGION)) else { return 0 };
         let first = (frame.raw() % REGION) as usize & !31;

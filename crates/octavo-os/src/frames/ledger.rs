@@ -84,10 +84,11 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The owner of each frame and the order of the block that it was allocated in, in one byte, with current and peak frame counts by owner.
+/// The owner of each frame, and the order of the block in which it was allocated, in one byte; and current and peak
+/// frame counts by owner.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// [`FREE`], or one more than the index in [`Owner::ALL`], with the order, at most 15, in the upper bits.
+    /// [`FREE`], or one more than the index in [`Owner::ALL`], with the order (at most 15) in the upper bits.
     entries: Vec<u8>,
     owned_frames: [u64; Owner::ALL.len()],
     peak_frames: [u64; Owner::ALL.len()],
@@ -144,7 +145,7 @@ impl Ledger {
         self.owned_frames.iter().sum()
     }
 
-    /// `owner` takes `frames` free frames from `start` on. They are one block if their number is a power of two.
+    /// Assigns `frames` free frames from `start` on to `owner`, as one block if their number is a power of two.
     #[inline]
     pub fn assign(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
         let entries = self.entries_mut(start, frames);
@@ -185,9 +186,9 @@ impl Ledger {
             counted[owner.index()] += 1;
         }
         for owner in Owner::ALL {
-            let (at, said) = (counted[owner.index()], self.owned_frames(owner));
-            if at != said {
-                return Err(format!("{owner}: {at} frames, but {said} counted"));
+            let (frames, recorded) = (counted[owner.index()], self.owned_frames(owner));
+            if frames != recorded {
+                return Err(format!("{owner}: {frames} frames, but {recorded} counted"));
             }
         }
         Ok(())

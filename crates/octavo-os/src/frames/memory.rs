@@ -83,16 +83,16 @@ pub struct Frames {
     pub(super) reservations: Reservations,
     pub(crate) holes: HoleBitmaps,
     pub(crate) chunks: ChunkBitmaps,
-    /// The most frames that an operation has [ensured](Frames::ensure_free), without those allocated since: no fewer than
-    /// the operation under way needs yet.
+    /// The most frames that an operation has [ensured](Frames::ensure_free), less the frames allocated since: at least
+    /// as many as the current operation still needs.
     ensured: u64,
-    /// Reserved for tables of a translation design.
+    /// The frames reserved for tables of a translation design.
     pub(super) of_design: Vec<FrameNumber>,
-    /// Runs of page tables that are contiguous by design, noted since the last query.
+    /// Runs of page tables that are contiguous by design, recorded since the last query.
     contiguous_tables: Vec<(FrameNumber, u64)>,
-    /// Whether single frames of page tables are the last free ones.
+    /// Whether single frames of page tables are allocated at the end of memory.
     tables_last: bool,
-    /// Free blocks that the kernel keeps for itself while there are others.
+    /// Blocks that the kernel keeps for itself until no other base frame is free.
     kept: Vec<(FrameNumber, Order)>,
 }
 
@@ -134,8 +134,8 @@ impl Frames {
         }
     }
 
-    /// Divides memory into tiers: local memory, and those that begin at these frames. Blocks are then taken from the
-    /// first tier that has one.
+    /// Divides memory into tiers: local memory, and a tier that begins at each of these frames. Blocks are allocated in
+    /// the first tier that has one.
     pub fn set_tiers(&mut self, first_frames: Vec<u64>) {
         self.buddy.set_tiers(first_frames);
     }
@@ -160,27 +160,27 @@ impl Frames {
         !kept.is_empty()
     }
 
-    /// Allocates a block of `order` for `owner`: the lowest of the smallest sufficient order. If no base
-    /// frame is free, what the kernel keeps is freed for it, and then reservations are broken.
+    /// Allocates a block of `order` for `owner`: the lowest one of the smallest sufficient order. If no base
+    /// frame is free, frees the blocks kept for the kernel, or else breaks a reservation.
     ///
     /// # Errors
     ///
     /// If no free block is large enough.
     #[inline]
     pub fn allocate(&mut self, order: Order, owner: Owner) -> Result<FrameNumber, OutOfMemory> {
-        let had = self.allocate_free(order, owner);
-        if had.is_err() && order == Order::BASE && self.gain_free() {
+        let block = self.allocate_free(order, owner);
+        if block.is_err() && order == Order::BASE && self.free_more() {
             return self.allocate_free(order, owner);
         }
-        had
+        block
     }
 
-    /// Has more frames be free, if any can be: those kept for the kernel, or those of a reservation.
-    fn gain_free(&mut self) -> bool {
+    /// Frees the blocks kept for the kernel, or else the frames of a reservation. Returns whether there were any.
+    fn free_more(&mut self) -> bool {
         self.release_kept() || self.break_oldest_reservation()
     }
 
-    /// Allocates like [`Frames::allocate`], but never breaks a reservation, nor takes what the kernel keeps.
+    /// Allocates like [`Frames::allocate`], but neither breaks a reservation nor frees blocks kept for the kernel.
     ///
     /// # Errors
     ///
@@ -199,8 +199,8 @@ impl Frames {
         Ok(block)
     }
 
-    /// Has each frame of a page table be the last free one, so that tables take no frames out of runs of data. Linux
-    /// keeps immovable memory in blocks of its own.
+    /// Allocates single frames of page tables at the end of memory from now on, so that they do not interrupt runs of
+    /// data. (Linux keeps unmovable memory in blocks of its own.)
     pub fn place_tables_last(&mut self) {
         self.tables_last = true;
     }
@@ -212,7 +212,7 @@ impl Frames {
         Some(last)
     }
 
-    /// Allocates a block that the caller can do without, where all frames that operations have ensured remain.
+    /// Allocates an optional block, if all frames that operations have ensured remain free.
     pub fn allocate_surplus(&mut self, order: Order, owner: Owner) -> Option<FrameNumber> {
         if self.free_frames() < self.ensured + order.frames() {
             return None;
@@ -222,9 +222,9 @@ impl Frames {
         Some(block)
     }
 
-    /// Allocates `frames` frames side by side that the caller can do without, where all frames that operations have ensured
-    /// remain: the first ones of the lowest of the smallest sufficient blocks, or of the lowest sufficient run of the
-    /// largest blocks. Each may be freed alone.
+    /// Allocates `frames` contiguous optional frames, if all frames that operations have ensured remain free: the first
+    /// frames of the lowest block of the smallest sufficient order, or of the lowest sufficient run of largest blocks.
+    /// Each frame may be freed alone.
     pub fn allocate_surplus_run(&mut self, frames: u64, owner: Owner) -> Option<FrameNumber> {
         if self.free_frames() < self.ensured + frames {
             return None;
@@ -245,24 +245,24 @@ impl Frames {
         Some(start)
     }
 
-    /// Notes frames of page tables that hardware finds by their distance from the first, so that the host of a guest is to
-    /// back them by frames side by side.
+    /// Records frames of page tables that hardware finds by their distance from the first frame, so that the host of a
+    /// guest must back them by contiguous frames.
     pub fn note_contiguous_tables(&mut self, start: FrameNumber, frames: u64) {
         self.contiguous_tables.push((start, frames));
     }
 
-    /// The runs of page tables noted since the last call.
+    /// The runs of page tables recorded since the last call.
     pub fn take_contiguous_tables(&mut self) -> Vec<(FrameNumber, u64)> {
         std::mem::take(&mut self.contiguous_tables)
     }
 
     /// Allocates exactly the block of `order` at `frame` for `owner`. Returns whether all of it was free.
     pub fn allocate_at(&mut self, frame: FrameNumber, order: Order, owner: Owner) -> bool {
-        let could = self.buddy.allocate_at(frame, order);
-        if could {
+        let was_free = self.buddy.allocate_at(frame, order);
+        if was_free {
             self.ledger.assign(frame, order.frames(), owner);
         }
-        could
+        was_free
     }
 
     /// Frees the block of `order` at `frame`, regardless of its owner; it may be a part of an allocated
@@ -307,11 +307,11 @@ impl Frames {
         self.ledger.change(start, frames, owner);
     }
 
-    /// The owner of `frame`; `None` where it is free.
+    /// The owner of `frame`; `None` if it is free.
     ///
     /// # Panics
     ///
-    /// Where memory has no such frame.
+    /// If memory has no such frame.
     #[inline]
     pub fn owner(&self, frame: FrameNumber) -> Option<Owner> {
         self.ledger.owner(frame)
@@ -327,15 +327,14 @@ impl Frames {
         self.buddy.is_free(frame, order)
     }
 
-    /// Ensures that `frames` frames can be allocated one by one; if necessary, what the kernel keeps is freed, and
-    /// reservations are broken.
-    /// Operations with many changes call it before the first.
+    /// Ensures that `frames` frames can be allocated one by one. If necessary, frees the blocks kept for the kernel and
+    /// breaks reservations. Operations with many changes call it before the first change.
     ///
     /// # Errors
     ///
     /// If fewer frames are available.
     pub fn ensure_free(&mut self, frames: u64) -> Result<(), OutOfMemory> {
-        while frames > self.free_frames() && self.gain_free() {}
+        while frames > self.free_frames() && self.free_more() {}
         if frames > self.free_frames() {
             return Err(self.out_of_memory(Order::BASE));
         }
@@ -420,24 +419,24 @@ impl Frames {
 
     /// Whether the frame at `place` of the reservation's block is unclaimed.
     pub fn has_unclaimed(&self, id: ReservationId, place: u64) -> bool {
-        self.reservations.by_id.get(&id).is_some_and(|of| of.left.contains(place))
+        self.reservations.by_id.get(&id).is_some_and(|held| held.left.contains(place))
     }
 
-    /// How many of the frames at `places` of the reservation's block are unclaimed.
+    /// The number of unclaimed frames at `places` of the reservation's block.
     pub fn unclaimed(&self, id: ReservationId, places: Range<u64>) -> u64 {
-        let Some(of) = self.reservations.by_id.get(&id) else { return 0 };
-        of.left.runs(places).map(|run| run.end - run.start).sum()
+        let Some(reservation) = self.reservations.by_id.get(&id) else { return 0 };
+        reservation.left.runs(places).map(|run| run.end - run.start).sum()
     }
 
     /// Records a use of the reservation, so that others are broken before it.
     pub fn record_use(&mut self, id: ReservationId) {
         let latest = self.reservations.by_use.last_key_value();
-        if latest.is_some_and(|(_, of)| *of == id) {
+        if latest.is_some_and(|(_, used)| *used == id) {
             return;
         }
         let now = self.reservations.tick();
-        if let Some(of) = self.reservations.by_id.get_mut(&id) {
-            let before = std::mem::replace(&mut of.used, now);
+        if let Some(reservation) = self.reservations.by_id.get_mut(&id) {
+            let before = std::mem::replace(&mut reservation.used, now);
             self.reservations.by_use.remove(&before);
             self.reservations.by_use.insert(now, id);
         }
@@ -446,16 +445,16 @@ impl Frames {
     /// Claims the unclaimed frames at `places` of the reservation's block as data. Returns the claimed
     /// places.
     pub fn claim_reserved(&mut self, id: ReservationId, places: Range<u64>) -> Vec<Range<u64>> {
-        let Some(of) = self.reservations.by_id.get_mut(&id) else { return Vec::new() };
-        let runs: Vec<_> = of.left.runs(places).collect();
+        let Some(reservation) = self.reservations.by_id.get_mut(&id) else { return Vec::new() };
+        let runs: Vec<_> = reservation.left.runs(places).collect();
         for run in &runs {
             for place in run.clone() {
-                of.left.remove(place);
+                reservation.left.remove(place);
             }
-            let start = of.block.plus(run.start);
+            let start = reservation.block.plus(run.start);
             self.ledger.change(start, run.end - run.start, Owner::Data);
         }
-        if of.left.is_empty() {
+        if reservation.left.is_empty() {
             self.reservations.remove(id);
         }
         runs
@@ -463,51 +462,52 @@ impl Frames {
 
     /// Ends the reservation and frees its unclaimed frames.
     pub fn end_reservation(&mut self, id: ReservationId) {
-        if let Some(gone) = self.reservations.remove(id) {
-            self.free_left(&gone, 0..gone.left.order().frames());
+        if let Some(ended) = self.reservations.remove(id) {
+            self.free_left(&ended, 0..ended.left.order().frames());
         }
     }
 
-    /// Removes `places` from the reservation: their unclaimed frames are freed, and the rest is reserved by
-    /// the fewest blocks of two or more frames, each a new reservation used just now. Returns the new
-    /// reservations with unclaimed frames: first place in the old one, order and identifier.
+    /// Removes `places` from the reservation: their unclaimed frames are freed, and the rest is reserved by the
+    /// fewest blocks of two or more frames, each a new reservation that counts as used now. Returns the new
+    /// reservations with unclaimed frames: first place in the old reservation, order and identifier.
     pub fn split_reservation(
         &mut self,
         id: ReservationId,
         places: Range<u64>,
     ) -> Vec<(u64, Order, ReservationId)> {
-        let Some(gone) = self.reservations.remove(id) else { return Vec::new() };
+        let Some(old) = self.reservations.remove(id) else { return Vec::new() };
         let mut parts = Vec::new();
-        for around in [0..places.start, places.end..gone.left.order().frames()] {
+        for around in [0..places.start, places.end..old.left.order().frames()] {
             let start = FrameNumber::new(around.start);
             for (at, order) in blocks_of(start, around.end - around.start, Order::LARGEST) {
                 if order == Order::BASE {
-                    self.free_left(&gone, at.raw()..at.raw() + 1);
+                    self.free_left(&old, at.raw()..at.raw() + 1);
                     continue;
                 }
-                let left = gone.left.part(at.raw(), order);
+                let left = old.left.part(at.raw(), order);
                 if !left.is_empty() {
                     let used = self.reservations.tick();
-                    let block = gone.block.plus(at.raw());
+                    let block = old.block.plus(at.raw());
                     parts.push((at.raw(), order, self.reservations.insert(block, left, used)));
                 }
             }
         }
-        self.free_left(&gone, places);
+        self.free_left(&old, places);
         parts
     }
 
     /// Breaks the least recently used reservation. Returns whether there was one.
     pub fn break_oldest_reservation(&mut self) -> bool {
         let Some((_, &id)) = self.reservations.by_use.first_key_value() else { return false };
-        let gone = self.reservations.remove(id).expect("it is in both lists");
-        self.free_left(&gone, 0..gone.left.order().frames());
+        let broken = self.reservations.remove(id).expect("it is in both lists");
+        self.free_left(&broken, 0..broken.left.order().frames());
         true
     }
 
-    fn free_left(&mut self, of: &Reservation, places: Range<u64>) {
-        for run in of.left.runs(places) {
-            self.free_range(of.block.plus(run.start), run.end - run.start);
+    /// Frees the unclaimed frames at `places` of a removed reservation.
+    fn free_left(&mut self, reservation: &Reservation, places: Range<u64>) {
+        for run in reservation.left.runs(places) {
+            self.free_range(reservation.block.plus(run.start), run.end - run.start);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reservations: blocks set aside for a range of pages, whose frames are claimed one by one (Guvenilir and
+//! Reservations: blocks reserved for a range of pages, whose frames are claimed one by one (Guvenilir and
 //! Patt, ISCA 2020, Section III-B.1, after FreeBSD and Navarro et al., OSDI 2002).
 //!
 //! "Reserved frames are neither free nor in use; they can transition to either state depending on system
@@ -46,9 +46,9 @@ impl Reservations {
     }
 
     pub fn remove(&mut self, id: ReservationId) -> Option<Reservation> {
-        let gone = self.by_id.remove(&id)?;
-        self.by_use.remove(&gone.used);
-        Some(gone)
+        let removed = self.by_id.remove(&id)?;
+        self.by_use.remove(&removed.used);
+        Some(removed)
     }
 
     pub fn tick(&mut self) -> u64 {

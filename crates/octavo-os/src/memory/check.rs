@@ -12,9 +12,9 @@ impl Memory {
         self.nodes() + self.shadows() + self.count_references().len() as u64
     }
 
-    /// Checks everything: data frames are those that page tables map and objects keep, each with its number
-    /// of references; page-table frames are nodes; and [`Frames::check`](crate::frames::Frames::check) holds.
-    /// Returns the first error.
+    /// Checks all invariants: data frames are exactly the frames that page tables map and objects keep, each
+    /// with its number of references; page-table frames are nodes; and
+    /// [`Frames::check`](crate::frames::Frames::check) holds. Returns the first error.
     pub fn check(&self) -> Result<(), String> {
         self.frames.check()?;
         let references = self.count_references();
@@ -22,9 +22,12 @@ impl Memory {
             if self.frames.owner(*frame) != Some(Owner::Data) {
                 return Err(format!("frame {} is in use and no data", frame.raw()));
             }
-            let noted = self.references.extra(*frame) + 1;
-            if noted != *count {
-                return Err(format!("frame {} has {count} references, not {noted}", frame.raw()));
+            let recorded = self.references.extra(*frame) + 1;
+            if recorded != *count {
+                return Err(format!(
+                    "frame {} has {count} references, not {recorded}",
+                    frame.raw()
+                ));
             }
         }
         let shared = references.values().filter(|count| **count > 1).count() as u64;
@@ -45,7 +48,7 @@ impl Memory {
         self.check_gaps()?;
         self.check_blocks()?;
         self.check_anchors()?;
-        self.processes.iter().flatten().try_for_each(|of| of.table.check_sorted())?;
+        self.processes.iter().flatten().try_for_each(|space| space.table.check_sorted())?;
         self.check_pages()
     }
 

@@ -25,8 +25,8 @@ struct Residents<'a, F> {
 
 /// The base pages that map a frame.
 fn of_frame(mapped: &[Mapped], frame: FrameNumber) -> &[Mapped] {
-    let from = mapped.partition_point(|(of, ..)| *of < frame);
-    let to = mapped.partition_point(|(of, ..)| *of <= frame);
+    let from = mapped.partition_point(|(other, ..)| *other < frame);
+    let to = mapped.partition_point(|(other, ..)| *other <= frame);
     &mapped[from..to]
 }
 
@@ -63,8 +63,8 @@ impl Memory {
             mapped.extend(base.map(|leaf| (leaf.frame, process, leaf.page)));
         }
         mapped.sort_unstable();
-        let pages = self.objects.iter().flat_map(|(object, of)| {
-            of.frames.iter().map(|(index, frame)| (*frame, (*object, *index)))
+        let pages = self.objects.iter().flat_map(|(id, object)| {
+            object.frames.iter().map(|(index, frame)| (*frame, (*id, *index)))
         });
         let objects = pages.collect();
         let references = &self.references;
@@ -86,18 +86,18 @@ impl Memory {
         }
         self.counters.compactions += 1;
         self.counters.frames_compacted += done.moved_frames;
-        let foreign = done.moved_frames - moves.len() as u64;
-        self.counters.bytes_copied += foreign * PageSize::BASE.bytes();
+        let background = done.moved_frames - moves.len() as u64;
+        self.counters.bytes_copied += background * PageSize::BASE.bytes();
         done
     }
 
     /// Remaps a base page to another frame.
     fn move_page(&mut self, process: ProcessId, page: PageNumber, to: FrameNumber) {
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        let used = of.table.used(page).expect("a mapped page moves");
-        let rights = of.table.leaf(page).expect("a mapped page moves").rights;
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let used = space.table.used(page).expect("a mapped page moves");
+        let rights = space.table.leaf(page).expect("a mapped page moves").rights;
         let frames = &mut self.frames;
-        let written = of.table.map_used(page, PageSize::BASE, to, rights, used, frames);
+        let written = space.table.map_used(page, PageSize::BASE, to, rights, used, frames);
         self.counters.entries_written += written.expect("its tables are there").entries;
         self.invalidate(process, page.raw()..page.raw() + 1);
     }

@@ -31,12 +31,12 @@ impl Memory {
         page: PageNumber,
         rights: Protection,
     ) -> bool {
-        let of = self.process(process);
-        if !of.table.is_part(page) {
+        let space = self.process(process);
+        if !space.table.is_part(page) {
             return false;
         }
         let pages = around(page, PageSize::HUGE);
-        let mappings = of.vmas.within(&pages);
+        let mappings = space.vmas.within(&pages);
         let is_alike = mappings.iter().all(|(_, vma)| vma.rights == rights);
         if mappings.is_empty() || !is_alike || self.has_shared_parts(process, &pages) {
             return false;
@@ -89,8 +89,9 @@ impl Memory {
             let inside = around(region.page, PageSize::HUGE);
             if contains(pages, &inside) {
                 let leaves = self.leaves(process, &inside);
-                let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-                of.table.unmap_composite(region.page, &mut self.frames);
+                let space =
+                    self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+                space.table.unmap_composite(region.page, &mut self.frames);
                 leaves.iter().for_each(|leaf| self.drop_frames(leaf));
                 changed.add(inside);
             }
@@ -98,7 +99,7 @@ impl Memory {
     }
 
     /// Moves the composite pages inside a range by a number of base pages, if that is a multiple of their
-    /// size and the target has shadow nodes. Others are left to be moved by base pages.
+    /// size and the target has shadow nodes. The caller moves other pages by base pages.
     pub(super) fn move_composite(
         &mut self,
         process: ProcessId,
@@ -119,20 +120,23 @@ impl Memory {
             let table = &self.process(process).table;
             let used = match table.gapped(region.page) {
                 Some(gapped) => gapped.used,
-                None => table.page_with_holes(region.page).map(|of| of.used).unwrap_or_default(),
+                None => {
+                    table.page_with_holes(region.page).map(|page| page.used).unwrap_or_default()
+                }
             };
-            let there = Leaf { page: to(region.page), ..region };
-            let made = self.map_like(process, (process, &region), &holes, &there, used);
+            let target = Leaf { page: to(region.page), ..region };
+            let made = self.map_like(process, (process, &region), &holes, &target, used);
             if !made.unwrap_or(false) {
                 continue;
             }
-            for leaf in leaves.iter().filter(|of| holes.contains(of.page.raw() - inside.start)) {
+            let is_hole = |leaf: &&Leaf| holes.contains(leaf.page.raw() - inside.start);
+            for leaf in leaves.iter().filter(is_hole) {
                 let used = table_used(self, process, leaf.page);
-                let there = Leaf { page: to(leaf.page), ..*leaf };
-                self.map_used(process, &there, leaf.rights, used).expect("its tables are there");
+                let target = Leaf { page: to(leaf.page), ..*leaf };
+                self.map_used(process, &target, leaf.rights, used).expect("its tables are there");
             }
-            let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-            of.table.unmap_composite(region.page, &mut self.frames);
+            let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+            space.table.unmap_composite(region.page, &mut self.frames);
             changed.add(inside);
         }
     }
@@ -168,19 +172,19 @@ impl Memory {
     fn map_like(
         &mut self,
         process: ProcessId,
-        (of_process, like): (ProcessId, &Leaf),
+        (like_process, like): (ProcessId, &Leaf),
         holes: &Holes,
         page: &Leaf,
         used: Used,
     ) -> Result<bool, OutOfMemory> {
-        let has_gaps = self.process(of_process).table.gapped(like.page).is_some();
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let has_gaps = self.process(like_process).table.gapped(like.page).is_some();
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         let Leaf { page, frame, rights, .. } = *page;
         let is_made = if has_gaps {
             let blocks = self.frames.chunk_bitmaps().of(frame).expect("its chunk has a page");
-            of.table.map_gapped(page, (frame, blocks), rights, used, &mut self.frames)?
+            space.table.map_gapped(page, (frame, blocks), rights, used, &mut self.frames)?
         } else {
-            of.table.map_with_holes(page, (frame, rights), used, holes, &mut self.frames)?
+            space.table.map_with_holes(page, (frame, rights), used, holes, &mut self.frames)?
         };
         // A page with holes also has an entry in the shadow node.
         let entries = if has_gaps { 1 } else { 2 };

@@ -47,7 +47,7 @@ impl Memory {
         self.contents.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Counts `frames` frames from `frame` on as cleared. Callers that give new memory to programs clear it.
+    /// Counts `frames` frames from `frame` on as cleared. Must be called for memory that programs get.
     #[inline]
     pub fn zeroed(&mut self, frame: FrameNumber, frames: u64) {
         self.counters.bytes_zeroed += frames * PageSize::BASE.bytes();

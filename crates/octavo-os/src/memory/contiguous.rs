@@ -13,7 +13,7 @@ impl Memory {
 
     /// The number of page-table entries with the contiguous hint.
     pub fn folded_entries(&self) -> u64 {
-        self.processes.iter().flatten().map(|of| of.table.folded_entries()).sum()
+        self.processes.iter().flatten().map(|space| space.table.folded_entries()).sum()
     }
 
     /// Ends an operation: folds and unfolds the blocks that it has changed. Each is a shootdown.
@@ -21,9 +21,10 @@ impl Memory {
         let Some(entries) = self.block_pages() else { return };
         let live: Vec<ProcessId> = self.live().collect();
         for process in live {
-            let of = self.processes[usize::from(process.0)].as_mut().expect("it lives");
+            let space = self.processes[usize::from(process.0)].as_mut().expect("it lives");
             let (frames, log2) = (&self.frames, self.format.block_log2);
-            let conversions = of.table.update_hints(|frame| frames.allocated_order(frame) >= log2);
+            let conversions =
+                space.table.update_hints(|frame| frames.allocated_order(frame) >= log2);
             for Conversion { pages, is_fold } in conversions {
                 self.counters.folds += u64::from(is_fold);
                 self.counters.unfolds += u64::from(!is_fold);

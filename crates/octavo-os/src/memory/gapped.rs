@@ -45,9 +45,9 @@ impl ChunkSearch {
 
     /// The next chunk with enough free sub-blocks and no page.
     fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, SubBlocks)> {
-        let of_chunk = SubBlocks::CHUNK.frames();
-        while self.next < frames.shape().frames() / of_chunk {
-            let chunk = FrameNumber::new(self.next * of_chunk);
+        let chunk_frames = SubBlocks::CHUNK.frames();
+        while self.next < frames.shape().frames() / chunk_frames {
+            let chunk = FrameNumber::new(self.next * chunk_frames);
             self.next += 1;
             if frames.chunk_bitmaps().of(chunk).is_some() {
                 continue;
@@ -74,7 +74,7 @@ impl Memory {
 
     /// The number of gapped pages of all processes.
     pub fn gapped_pages(&self) -> u64 {
-        self.processes.iter().flatten().map(|of| of.table.gapped_pages()).sum()
+        self.processes.iter().flatten().map(|space| space.table.gapped_pages()).sum()
     }
 
     /// Makes the 2 MiB around a base page a gapped page of these sub-blocks of a chunk, whose frames the
@@ -96,8 +96,8 @@ impl Memory {
         let pages = around(page, PageSize::HUGE);
         let old = self.leaves(process, &pages);
         let used = self.used_of(process, &old);
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        if !of.table.map_gapped(page, (chunk, blocks), rights, used, &mut self.frames)? {
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        if !space.table.map_gapped(page, (chunk, blocks), rights, used, &mut self.frames)? {
             return Ok(false);
         }
         self.counters.gapped += 1;
@@ -113,8 +113,7 @@ impl Memory {
     /// of a gapped page is that of its chunk; it has no holes.
     pub(super) fn composite_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
         let mut all = self.pages_with_holes_in(process, pages);
-        let region = |of: Gapped| {
-            let Gapped { page, chunk: frame, rights, .. } = of;
+        let region = |Gapped { page, chunk: frame, rights, .. }: Gapped| {
             (Leaf { page, frame, size: PageSize::HUGE, rights }, Holes::default())
         };
         all.extend(self.gapped_in(process, pages).into_iter().map(region));
@@ -124,8 +123,8 @@ impl Memory {
     /// Collects the splits of gapped pages of a process. Each is a shootdown, like the split of any large
     /// page, unless the page lies in a range that is invalidated anyway.
     pub(super) fn collect_gapped_splits(&mut self, process: ProcessId, invalidated: &Pages) {
-        let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
-        for page in of.table.take_gapped_splits() {
+        let Some(Some(space)) = self.processes.get_mut(usize::from(process.0)) else { return };
+        for page in space.table.take_gapped_splits() {
             self.counters.splits += 1;
             self.counters.entries_written += base_pages(PageSize::HUGE);
             let pages = around(page, PageSize::HUGE);
@@ -154,14 +153,16 @@ impl Memory {
                 let counted = table.gapped_pages();
                 return Err(format!("{} pages have gaps, not {counted}", gapped.len()));
             }
-            for of in gapped {
-                *tables.entry(of.chunk).or_insert(0) += 1;
-                let blocks = self.frames.chunk_bitmaps().of(of.chunk).unwrap_or_default();
+            for Gapped { page, chunk, .. } in gapped {
+                *tables.entry(chunk).or_insert(0) += 1;
+                let blocks = self.frames.chunk_bitmaps().of(chunk).unwrap_or_default();
                 for at in 0..base_pages(PageSize::HUGE) {
-                    let leaf = table.leaf(PageNumber::new(of.page.raw() + at));
-                    let said = blocks.frame_of(of.chunk, at);
-                    if leaf.map(|leaf| leaf.frame) != said {
-                        return Err(format!("part {at} of a page with gaps is not in {said:?}"));
+                    let leaf = table.leaf(PageNumber::new(page.raw() + at));
+                    let expected = blocks.frame_of(chunk, at);
+                    if leaf.map(|leaf| leaf.frame) != expected {
+                        return Err(format!(
+                            "part {at} of a page with gaps is not in {expected:?}"
+                        ));
                     }
                 }
             }

@@ -9,11 +9,11 @@ use super::{EVERYTHING, Memory, ProcessId, base_pages};
 impl Memory {
     /// Collects the changed bits of a process' pages with holes.
     pub(super) fn collect_changed_holes(&mut self, process: ProcessId) {
-        let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
-        if !of.table.has_hole_changes() {
+        let Some(Some(space)) = self.processes.get_mut(usize::from(process.0)) else { return };
+        if !space.table.has_hole_changes() {
             return;
         }
-        for (page, is_punched) in of.table.take_hole_changes() {
+        for (page, is_punched) in space.table.take_hole_changes() {
             self.counters.punches += u64::from(is_punched);
             self.counters.patches += u64::from(!is_punched);
             self.holes_changed.push((process, page));
@@ -54,8 +54,8 @@ impl Memory {
             if with_holes.len() as u64 != counted {
                 return Err(format!("{} pages have holes, not {counted}", with_holes.len()));
             }
-            for (region, of) in with_holes {
-                let places = (0..base_pages(PageSize::HUGE)).filter(|at| of.contains(*at));
+            for (region, places) in with_holes {
+                let places = (0..base_pages(PageSize::HUGE)).filter(|at| places.contains(*at));
                 places.for_each(|at| *holes.entry(region.frame.plus(at)).or_insert(0) += 1);
             }
         }

@@ -40,13 +40,13 @@ impl Memory {
 
     /// The number of pages with holes of all processes.
     pub fn pages_with_holes(&self) -> u64 {
-        self.processes.iter().flatten().map(|of| of.table.pages_with_holes()).sum()
+        self.processes.iter().flatten().map(|space| space.table.pages_with_holes()).sum()
     }
 
-    /// Makes the 2 MiB around a base page a page with holes. All but the holes lies in the region from
-    /// `frame` on, whose other frames the caller has allocated as data: mapped base pages move to their
-    /// places, the rest is cleared; pages mapped in holes stay. All mapped pages are private. Returns whether
-    /// the page exists now: without a shadow node nothing changes.
+    /// Makes the 2 MiB around a base page a page with holes. All parts but the holes lie in the region from
+    /// `frame` on, whose frames outside the holes the caller has allocated as data. Mapped base pages move to
+    /// their places, and the rest is cleared; pages mapped in holes stay. All mapped pages must be private.
+    /// Returns whether the page exists now: without a shadow node nothing changes.
     ///
     /// # Errors
     /// If there are no frames for its page table: nothing has changed.
@@ -67,8 +67,8 @@ impl Memory {
         let had_any = !old.is_empty();
         old.retain(|leaf| !in_hole(leaf));
         let used = self.used_of(process, &old);
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        if !of.table.map_with_holes(page, (frame, rights), used, holes, &mut self.frames)? {
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        if !space.table.map_with_holes(page, (frame, rights), used, holes, &mut self.frames)? {
             return Ok(false);
         }
         self.counters.pages_with_holes += 1;
@@ -103,17 +103,17 @@ impl Memory {
         }
     }
 
-    /// Turns a 2 MiB page into one that can get holes and has none, if punching is enabled and possible. Returns
-    /// whether it did; no translation changes.
+    /// Turns a 2 MiB page into a page with holes that has none yet, if punching is enabled and possible. Returns
+    /// whether it did. No translation changes.
     pub(super) fn punch_whole(&mut self, process: ProcessId, leaf: &Leaf) -> bool {
         if !self.punches || leaf.size != PageSize::HUGE {
             return false;
         }
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        let used = of.table.used(leaf.page).unwrap_or_default();
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let used = space.table.used(leaf.page).unwrap_or_default();
         let region = (leaf.frame, leaf.rights);
         let none = Holes::default();
-        let made = of.table.map_with_holes(leaf.page, region, used, &none, &mut self.frames);
+        let made = space.table.map_with_holes(leaf.page, region, used, &none, &mut self.frames);
         let is_made = made.unwrap_or(false);
         if is_made {
             self.counters.pages_with_holes += 1;
@@ -122,16 +122,16 @@ impl Memory {
         is_made
     }
 
-    /// Patches the holes of a range whose pages lie in their places with the permissions of the rest. Returns
-    /// their number.
+    /// Patches the holes in a range whose pages lie at their places in the region, with the region's permissions.
+    /// Returns their number.
     pub fn patch_holes(&mut self, process: ProcessId, pages: &Pages) -> u64 {
         let mut patched = 0;
         for (region, holes) in self.pages_with_holes_in(process, pages) {
-            let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+            let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
             let inside = around(region.page, PageSize::HUGE);
             for page in inside.start.max(pages.start)..inside.end.min(pages.end) {
                 let is_hole = holes.contains(page - inside.start);
-                if is_hole && of.table.patch(PageNumber::new(page), &mut self.frames) {
+                if is_hole && space.table.patch(PageNumber::new(page), &mut self.frames) {
                     patched += 1;
                 }
             }
@@ -192,8 +192,8 @@ impl Memory {
     /// Turns the page with holes around a base page into a plain 2 MiB page, if it has no holes. Returns
     /// whether it did.
     pub fn make_whole(&mut self, process: ProcessId, page: PageNumber) -> bool {
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        let is_whole = of.table.make_whole(page, &mut self.frames);
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let is_whole = space.table.make_whole(page, &mut self.frames);
         if is_whole {
             self.counters.entries_written += 1;
             self.counters.promotions += 1;
@@ -204,8 +204,8 @@ impl Memory {
 
     /// Splits the page with holes around a base page into base pages.
     pub fn split_with_holes(&mut self, process: ProcessId, page: PageNumber) {
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        if of.table.split_with_holes(page, &mut self.frames) {
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        if space.table.split_with_holes(page, &mut self.frames) {
             self.counters.splits += 1;
             self.counters.entries_written += 1 + base_pages(PageSize::HUGE);
             self.invalidate(process, around(page, PageSize::HUGE));

@@ -45,7 +45,7 @@ impl Memory {
         self.collect_gapped_splits(process, &pages);
         self.counters.shootdowns += 1;
         self.collect_changed_holes(process);
-        self.holes_changed.retain(|(of, page)| *of != process || !pages.contains(&page.raw()));
+        self.holes_changed.retain(|(id, page)| *id != process || !pages.contains(&page.raw()));
         self.stale.push(Invalidation { process, pages });
     }
 

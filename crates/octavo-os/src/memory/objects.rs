@@ -115,13 +115,13 @@ impl Memory {
 
     /// The frame of an object's page, without a reference.
     fn read_in(&mut self, object: ObjectId, index: u64) -> Result<FrameNumber, OutOfMemory> {
-        let of = self.objects.entry(object).or_default();
-        if let Some(frame) = of.frames.get(&index) {
+        let entry = self.objects.entry(object).or_default();
+        if let Some(frame) = entry.frames.get(&index) {
             return Ok(*frame);
         }
         let frame = self.frames.allocate(Order::BASE, Owner::Data)?;
-        of.frames.insert(index, frame);
-        if of.is_shared_memory {
+        entry.frames.insert(index, frame);
+        if entry.is_shared_memory {
             self.zeroed(frame, 1);
         } else {
             self.read(object, index, frame);

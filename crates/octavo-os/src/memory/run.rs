@@ -8,8 +8,8 @@ use crate::page_table::Leaf;
 use crate::vmas::Pages;
 
 impl Memory {
-    /// Maps contiguous data frames of the caller, cleared, at unmapped pages, by the fewest pages of allowed
-    /// sizes up to `largest`.
+    /// Clears contiguous data frames of the caller, and maps them at unmapped pages, by the fewest pages of
+    /// allowed sizes up to `largest`.
     ///
     /// # Errors
     /// If there is no frame for a page table: frames not mapped by then are freed.
@@ -46,8 +46,8 @@ impl Memory {
 
     /// Unmaps a private page; its frames become the caller's.
     pub fn unmap_keeping_frames(&mut self, process: ProcessId, leaf: &Leaf) {
-        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        of.table.unmap(leaf.page, &mut self.frames);
+        let space = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        space.table.unmap(leaf.page, &mut self.frames);
         self.invalidate(process, around(leaf.page, leaf.size));
     }
 

@@ -1,9 +1,9 @@
 //! Same-page merging (Park et al., ISCA 2020, Sections III-A and VI): pages of equal content share one
 //! read-only frame; a store copies it again.
 //!
-//! Contents are not simulated, so that only zero pages are known: pages cleared and never stored to. These
-//! are merged. Stores of the kernel (`read`) are not observed: pages that only the kernel filled are taken
-//! for zero pages; other equal contents are not found.
+//! Contents are not simulated, so that only zero pages are known: pages cleared and never stored to. Only these
+//! are merged. Stores of the kernel (`read`) are not observed, so that pages filled only by the kernel count as
+//! zero pages.
 //!
 //! Merging a part of a page with holes punches a hole and frees its frame. A store patches the hole if that
 //! frame is still free.
@@ -99,8 +99,9 @@ impl Memory {
 
     /// Whether a private frame holds zeros.
     fn holds_zeros(&self, frame: FrameNumber) -> bool {
-        let of = self.zeros.as_ref();
-        of.is_some_and(|of| !of.is_stored[frame.raw() as usize]) && !self.is_frame_shared(frame)
+        let contents = self.zeros.as_ref();
+        contents.is_some_and(|contents| !contents.is_stored[frame.raw() as usize])
+            && !self.is_frame_shared(frame)
     }
 
     /// Merges a zero page, unless that needs memory or is disabled.
@@ -136,7 +137,7 @@ impl Memory {
 
     /// The zero frame, allocated at its first use and never freed.
     fn frame_of_zeros(&mut self) -> Result<FrameNumber, OutOfMemory> {
-        if let Some(zeros) = self.zeros.as_ref().and_then(|of| of.zeros) {
+        if let Some(zeros) = self.zeros() {
             return Ok(zeros);
         }
         let frame = self.frames.allocate(Order::BASE, Owner::Data)?;
@@ -147,7 +148,7 @@ impl Memory {
 
     /// The zero frame, if allocated.
     pub(super) fn zeros(&self) -> Option<FrameNumber> {
-        self.zeros.as_ref().and_then(|of| of.zeros)
+        self.zeros.as_ref().and_then(|contents| contents.zeros)
     }
 
     /// The number of pages that map the zero frame.
@@ -163,8 +164,8 @@ impl Memory {
         leaf: &Leaf,
     ) -> Result<(FrameNumber, bool), OutOfMemory> {
         if self.zeros() == Some(leaf.frame) {
-            let of = self.process(process).table.holes_of(leaf.page);
-            let place = of.map(|(region, _)| region.frame_of(leaf.page));
+            let composite = self.process(process).table.holes_of(leaf.page);
+            let place = composite.map(|(region, _)| region.frame_of(leaf.page));
             let frames = &mut self.frames;
             let found = place.filter(|at| frames.allocate_at(*at, Order::BASE, Owner::Data));
             let found = match found {

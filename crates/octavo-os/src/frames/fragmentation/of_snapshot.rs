@@ -1,4 +1,4 @@
-//! Memory as a snapshot has it.
+//! The initial state of memory from a snapshot.
 
 use octavo_types::FrameNumber;
 
@@ -20,8 +20,8 @@ impl Snapshot {
 
     /// Builds the captured memory. With frame states, `shape` must have [`Snapshot::frames`] frames, the seed
     /// has no effect, holes become unmovable background memory, and the kernel keeps the free blocks of regions that
-    /// are not movable: Linux takes pages of programs from movable ones (`mm/page_alloc.c`, migrate types).
-    /// Otherwise the order mix is scaled to `shape`; blocks that do not fit are split.
+    /// are not movable, since Linux allocates pages of programs in movable regions (`mm/page_alloc.c`, migrate types).
+    /// Without frame states, the order mix is scaled to `shape`, and blocks that do not fit are split.
     pub(super) fn build(
         &self,
         shape: MemoryShape,
@@ -46,8 +46,8 @@ impl Snapshot {
     }
 }
 
-/// Whether each 2 MiB region is one of so many that are not movable. The kernel reports how many there are, not which
-/// ones: they are taken to be those with free memory that have the most frames of the kernel.
+/// Whether each 2 MiB region is one of the `count` regions that are not movable. The kernel reports only their number;
+/// they are assumed to be the regions with free memory that have the most kernel frames.
 fn not_movable(runs: &FrameRuns, count: u64) -> Vec<bool> {
     let region_frames = Order::HUGE.frames();
     let regions = runs.frames().div_ceil(region_frames) as usize;

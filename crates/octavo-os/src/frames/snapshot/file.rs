@@ -5,8 +5,8 @@
 //! | 8 | `OCTMEM\r\n` |
 //! | 4 | version: 1 |
 //! | 4 | H: the header's length |
-//! | 8 | F: the stored length of the frames; 0 where they are not known |
-//! | 8 | their length once decompressed |
+//! | 8 | F: the stored length of the frames; 0 if they are unknown |
+//! | 8 | the decompressed length of the frames |
 //! | H | the header: [`SnapshotHeader`] as JSON |
 //! | F | a zstd frame of [`FrameRuns`] |
 //! | 8 | XXH3 (64 bits) of everything before |
@@ -132,8 +132,8 @@ impl Snapshot {
     }
 }
 
-/// Decompresses zstd data, to slightly more than `most` bytes at most. Memory grows with the actual data, not
-/// with the size in the header.
+/// Decompresses zstd data to at most `most` + 1 bytes. Memory grows with the actual data, not with the size in
+/// the header.
 fn expand(stored: &[u8], most: u64) -> std::io::Result<Vec<u8>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(stored)?;
     decoder.window_log_max(MAX_WINDOW_LOG2)?;

@@ -54,9 +54,9 @@ impl Classifier {
     }
 }
 
-/// Reads the flags of all frames. Movable frames in `process` (sorted) are marked as the process's. `memory`
-/// has the sorted ranges of frames that are memory, if known: newer kernels give other frames no flags, as
-/// for drivers.
+/// Reads the flags of all frames. Movable frames in `process` (sorted) are marked as the process's. `memory` is
+/// the sorted ranges of frames that are memory, if known: newer kernels report no flags for other frames, nor
+/// for frames of drivers.
 pub fn read_flags(
     mut flags: impl Read,
     process: &[u64],

@@ -79,21 +79,21 @@ impl SnapshotHeader {
     /// The share of movable 2 MiB regions; `None` if unknown.
     pub fn movable_share(&self) -> Option<f64> {
         let regions = || self.zones.iter().filter_map(|zone| zone.regions);
-        let movable: u64 = regions().map(|of| of.movable).sum();
-        let all = movable + regions().map(|of| of.others).sum::<u64>();
+        let movable: u64 = regions().map(|counts| counts.movable).sum();
+        let all = movable + regions().map(|counts| counts.others).sum::<u64>();
         (all > 0).then(|| movable as f64 / all as f64)
     }
 
     /// The number of 2 MiB regions that are not movable; `None` if unknown.
     pub fn other_regions(&self) -> Option<u64> {
-        let known = || self.zones.iter().filter_map(|zone| zone.regions);
-        known().next()?;
-        Some(known().map(|of| of.others).sum())
+        let regions = || self.zones.iter().filter_map(|zone| zone.regions);
+        regions().next()?;
+        Some(regions().map(|counts| counts.others).sum())
     }
 
-    /// Rejects figures of no possible memory, so that no later computation overflows.
+    /// Rejects impossible figures, so that later computations cannot overflow.
     pub fn check(&self) -> Result<(), SnapshotError> {
-        let refuse = |what: String| Err(SnapshotError::Header(what));
+        let refuse = |detail: String| Err(SnapshotError::Header(detail));
         let most = MemoryShape::MAX_FRAMES;
         if self.memory_frames == 0 || self.memory_frames > most {
             return refuse(format!("memory of {} frames; it has 1 to {most}", self.memory_frames));
@@ -107,7 +107,7 @@ impl SnapshotHeader {
             if orders == 0 || orders > Order::COUNT {
                 return refuse(format!("{orders} orders; there are 1 to {}", Order::COUNT));
             }
-            if zone.regions.is_some_and(|of| of.movable.max(of.others) > most) {
+            if zone.regions.is_some_and(|counts| counts.movable.max(counts.others) > most) {
                 return refuse(format!("more than {most} regions"));
             }
         }
