@@ -121,8 +121,8 @@ impl Os {
     ///
     /// # Errors
     ///
-    /// If memory runs out. Mappings and contents are then unchanged, except that a mapping whose memory a
-    /// policy allocates at once stays, partly backed.
+    /// If memory runs out. Mappings and contents are then unchanged, except that a new mapping stays, partly
+    /// backed, if the policy allocates its memory at once.
     pub fn event(&mut self, process: ProcessId, event: &Event) -> Result<(), OutOfMemory> {
         match event {
             Event::Map { range, protection, source, flags } => {
@@ -214,8 +214,8 @@ impl Os {
         }
     }
 
-    /// Backs base pages of a mapping by frames side by side, if none of them is mapped and memory can spare the frames.
-    /// Returns the first frame if the pages lie side by side then.
+    /// Backs base pages of a mapping by contiguous frames, if none of the pages is mapped and memory can spare the frames.
+    /// Returns the first frame if the frames of the pages are contiguous afterwards.
     pub fn back_contiguously(&mut self, process: ProcessId, pages: &Pages) -> Option<FrameNumber> {
         if self.memory.is_untouched(process, pages) {
             self.memory.place_run(process, pages);
@@ -247,7 +247,7 @@ impl Os {
         self.memory.place_object_page(process, page, object_page, rights)
     }
 
-    /// Serves a store to a read-only page: copies it if it is shared.
+    /// Serves a store to a read-only page: copies the page if it is shared.
     fn store_to_shared(
         &mut self,
         process: ProcessId,
@@ -335,7 +335,7 @@ impl Os {
             madv::DONTNEED | madv::FREE | madv::REMOVE => return self.unmap(process, pages),
             _ => return Ok(()),
         };
-        // Mappings share no page, as in Linux.
+        // As in Linux, no page spans two mappings.
         let parts = self.memory.process(process).vmas.within(pages);
         for (part, _) in parts.iter().filter(|(_, vma)| vma.advice != wanted) {
             self.memory.split_at_ends(process, part)?;

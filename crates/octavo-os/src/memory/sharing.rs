@@ -42,8 +42,8 @@ impl Memory {
             self.process(child).vmas.iter().map(|(pages, _)| pages.clone()).collect();
         mappings.iter().for_each(|pages| self.mappings_changed(child, pages));
         let mut changed = GatheredInvalidation::default();
-        let parted = self.composite_in(parent, &EVERYTHING);
-        for (region, holes) in &parted {
+        let composites = self.composite_in(parent, &EVERYTHING);
+        for (region, holes) in &composites {
             self.share_composite(parent, region, holes, &mut changed);
         }
         for leaf in self.leaves(parent, &EVERYTHING) {
@@ -67,7 +67,7 @@ impl Memory {
             self.map_used(child, &leaf, rights, (false, dirty && !shared))
                 .expect("frames were ensured");
         }
-        for (region, holes) in &parted {
+        for (region, holes) in &composites {
             self.copy_composite((parent, child), region, holes);
         }
         self.invalidate_gathered(parent, changed);
@@ -123,7 +123,7 @@ impl Memory {
     }
 
     /// Maps a copy in place of a page. If the copy lies at its place in a page with holes, it becomes a part
-    /// of that.
+    /// of that page.
     fn map_copy(
         &mut self,
         process: ProcessId,
@@ -142,7 +142,7 @@ impl Memory {
         self.invalidate(process, pages);
     }
 
-    /// The base frame that a store to a base page would copy now.
+    /// The base frame that a store to a base page would copy now; `None` if the store would copy nothing.
     pub fn source_of_copy(&self, process: ProcessId, page: PageNumber) -> Option<FrameNumber> {
         let Process { vmas, table } = self.process(process);
         let backing = vmas.find(page).map(|(_, vma)| vma.backing);

@@ -9,29 +9,29 @@ use crate::vmas::Pages;
 impl Memory {
     /// The part of a page inside a range, and the largest allowed pages of the rest.
     pub(super) fn cut(&self, leaf: &Leaf, pages: &Pages) -> (Pages, Vec<(PageNumber, PageSize)>) {
-        let of_leaf = around(leaf.page, leaf.size);
-        let gone = of_leaf.start.max(pages.start)..of_leaf.end.min(pages.end);
-        let mut kept = self.largest_in(of_leaf.start..gone.start, leaf.size, 0);
-        kept.extend(self.largest_in(gone.end..of_leaf.end, leaf.size, 0));
-        (gone, kept)
+        let whole = around(leaf.page, leaf.size);
+        let removed = whole.start.max(pages.start)..whole.end.min(pages.end);
+        let mut kept = self.largest_in(whole.start..removed.start, leaf.size, 0);
+        kept.extend(self.largest_in(removed.end..whole.end, leaf.size, 0));
+        (removed, kept)
     }
 
     /// The largest allowed smaller pages of a page that do not straddle the ends of `kept`.
     pub(super) fn parts_of(&self, leaf: &Leaf, kept: &Pages) -> Vec<(PageNumber, PageSize)> {
-        let of_leaf = around(leaf.page, leaf.size);
-        let inside = |at: u64| at.clamp(of_leaf.start, of_leaf.end);
-        let ends = [of_leaf.start, inside(kept.start), inside(kept.end), of_leaf.end];
+        let whole = around(leaf.page, leaf.size);
+        let clamped = |at: u64| at.clamp(whole.start, whole.end);
+        let ends = [whole.start, clamped(kept.start), clamped(kept.end), whole.end];
         let between = ends.windows(2).map(|ends| ends[0]..ends[1]);
         between.flat_map(|pages| self.largest_in(pages, leaf.size, 0)).collect()
     }
 
-    /// The pages that a page becomes when moved by `moved` base pages, at their new addresses.
+    /// The pages that map a page's frames after a move by `moved` base pages, at their new addresses.
     pub(super) fn moved_parts(&self, leaf: &Leaf, moved: u64) -> Vec<(PageNumber, PageSize)> {
-        let of_leaf = around(leaf.page, leaf.size);
+        let whole = around(leaf.page, leaf.size);
         if moved.is_multiple_of(base_pages(leaf.size)) {
-            return vec![(PageNumber::new(of_leaf.start.wrapping_add(moved)), leaf.size)];
+            return vec![(PageNumber::new(whole.start.wrapping_add(moved)), leaf.size)];
         }
-        self.largest_in(of_leaf, leaf.size, moved)
+        self.largest_in(whole, leaf.size, moved)
     }
 
     /// The largest allowed pages below `limit` of a range whose frames are offset by `moved`.

@@ -1,4 +1,4 @@
-//! Memory that a process has already when its trace begins.
+//! Memory that a process already has when its trace begins.
 
 use octavo_types::{Access, PageNumber, PageSize, Protection};
 
@@ -9,31 +9,31 @@ use crate::memory::{Memory, ProcessId, is_shared};
 use crate::policy::Fault;
 use crate::vmas::Pages;
 
-/// Memory that may be present in all, in sizes of physical memory; the rest is mapped at its first touch. A trace could
-/// unmap memory and name it as present again in a few words.
-const MOST_MEMORIES: u64 = 16;
+/// Limit of the memory mapped as present in total, as a multiple of physical memory; the rest is mapped at its first
+/// touch. Without a limit, a short trace that unmaps memory and reports it as present again could cost any amount of work.
+const MAX_PRESENT_MEMORIES: u64 = 16;
 
 impl Os {
     /// Maps the pages of a range that a process has had since before its first instruction, in order of
-    /// addresses, as stores to them would, and sets their accessed and dirty bits. Pages that are mapped already
-    /// stay; what lies in no mapping, or in shared memory, is left out.
+    /// addresses, as stores to them would, and sets their accessed and dirty bits. Pages that are already mapped
+    /// stay; addresses in shared memory or outside mappings are skipped.
     ///
-    /// [`Counters::bytes_present`] has the work; other counters do not, since it was done before.
+    /// Only [`Counters::bytes_present`] counts this work, since it was done before the trace.
     ///
     /// # Errors
     ///
-    /// If memory runs out. The pages before are mapped.
+    /// If memory runs out. Earlier pages of the range stay mapped.
     pub(super) fn present(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         let before = self.memory.counters;
-        let done = self.map_present(process, pages);
+        let result = self.map_present(process, pages);
         let bytes_present = self.memory.counters.bytes_present;
         self.memory.counters = Counters { bytes_present, ..before };
-        done
+        result
     }
 
     fn map_present(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         let most_bytes =
-            MOST_MEMORIES * self.memory.frames.shape().frames() * PageSize::BASE.bytes();
+            MAX_PRESENT_MEMORIES * self.memory.frames.shape().frames() * PageSize::BASE.bytes();
         for (part, vma) in self.memory.process(process).vmas.within(pages) {
             if is_shared(&vma) {
                 continue;

@@ -2,9 +2,9 @@
 //! distance*, a power of two, also has the number of base pages that follow it contiguously, up to the distance. The
 //! distance is a property of the address space.
 //!
-//! An anchor is the entry of the page that begins there, of any size. Where a page begins before the multiple and ends
-//! after it, there is no entry for the number. Anchors follow the ranges of the page table at the end of each operation:
-//! only those of blocks in which pages have changed can have another length.
+//! An anchor is the entry of the page that begins there, of any size. If a page begins before the multiple and ends after
+//! it, the multiple has no entry. Anchors are updated from the ranges of the page table at the end of each operation: only
+//! anchors of blocks with changed pages can have a new length.
 
 use octavo_types::{PageNumber, PageSize};
 use rustc_hash::FxHashMap;
@@ -56,7 +56,7 @@ impl PageTable {
         self.anchors.lengths.get(&page.raw()).copied().unwrap_or(0)
     }
 
-    /// Notes that entries of base pages are written or cleared.
+    /// Records that entries of base pages are written or cleared.
     pub(super) fn note_anchored(&mut self, pages: Pages) {
         if self.anchors.log2 == 0 {
             return;
@@ -67,8 +67,7 @@ impl PageTable {
         }
     }
 
-    /// Ends an operation: corrects the lengths of anchors. Returns the number of entries written for that, beside those
-    /// that the operation has written.
+    /// Ends an operation: updates the lengths of anchors. Returns the number of entries written only for this.
     pub fn update_anchors(&mut self) -> u64 {
         let mut blocks = FxHashMap::default();
         let log2 = self.anchors.log2;
@@ -89,7 +88,7 @@ impl PageTable {
         written
     }
 
-    /// The length that an anchor should have.
+    /// The length of an anchor by the current ranges; 0 if no mapped page begins there.
     fn run_at(&self, first: u64) -> u64 {
         let page = PageNumber::new(first);
         let range = self.ranges().and_then(|ranges| ranges.find(page));
@@ -105,8 +104,12 @@ impl PageTable {
         if log2 == 0 {
             return 0;
         }
-        let ranges: Vec<Pages> =
-            self.ranges().iter().flat_map(|of| of.iter()).map(|range| range.pages).collect();
+        let ranges: Vec<Pages> = self
+            .ranges()
+            .iter()
+            .flat_map(|ranges| ranges.iter())
+            .map(|range| range.pages)
+            .collect();
         for pages in ranges {
             for number in pages.start.div_ceil(1 << log2)..pages.end.div_ceil(1 << log2) {
                 let first = number << log2;
@@ -119,21 +122,21 @@ impl PageTable {
         self.anchors.lengths.len() as u64
     }
 
-    /// log2 of the distance with the lowest cost for the pages of now, if it is lower than that of the present one; the
-    /// smallest of several. In a guest, `backing` has the ranges of the host's table.
+    /// log2 of the distance with the lowest cost for the mapped pages (of several, the smallest), if this cost is lower
+    /// than that of the current distance. In a guest, `backing` has the ranges of the host's table.
     pub fn better_anchor_log2(&self, largest_log2: u8, backing: Option<&Ranges>) -> Option<u8> {
         let has_huge = self.pages(PageSize::HUGE) > 0;
-        let histogram = self.ranges().map(|of| histogram(of, backing)).unwrap_or_default();
-        let of = |log2| cost(&histogram, log2, has_huge);
-        let best = (0..=largest_log2).min_by_key(|log2| of(*log2))?;
-        (of(best) < of(self.anchors.log2)).then_some(best)
+        let histogram = self.ranges().map(|ranges| histogram(ranges, backing)).unwrap_or_default();
+        let cost_of = |log2| cost(&histogram, log2, has_huge);
+        let best = (0..=largest_log2).min_by_key(|log2| cost_of(*log2))?;
+        (cost_of(best) < cost_of(self.anchors.log2)).then_some(best)
     }
 
     /// Checks each anchor against the mapped pages.
     pub(crate) fn check_anchors(&self) -> Result<(), String> {
         let log2 = self.anchors.log2;
         let (mut correct, mut from) = (FxHashMap::default(), 0);
-        // The run that the pages so far have extended, as the page and frame that would continue it, and its anchor.
+        // The current run, as the page, frame and permissions that would continue it, and its anchor.
         let mut run = None;
         while let Some(leaf) =
             self.next(PageNumber::new(from), PageNumber::new(u64::MAX)).filter(|_| log2 > 0)
@@ -161,8 +164,8 @@ impl PageTable {
     }
 }
 
-/// How many chunks, maximal runs of contiguous pages, there are of each length. Memory of a guest that its host does not
-/// map is in none.
+/// The number of chunks (maximal runs of contiguous pages) by length. Guest memory that the host does not map is in no
+/// chunk.
 fn histogram(ranges: &Ranges, backing: Option<&Ranges>) -> FxHashMap<u64, u64> {
     let mut histogram = FxHashMap::default();
     let mut add = |pages: Pages| *histogram.entry(pages.end - pages.start).or_insert(0) += 1;
@@ -178,15 +181,15 @@ fn histogram(ranges: &Ranges, backing: Option<&Ranges>) -> FxHashMap<u64, u64> {
     histogram
 }
 
-/// The entries of a TLB that all chunks would take with a distance: of each chunk the anchors, and one entry for each
-/// page of the remainder, or for each 512 of them if there are huge pages.
+/// The TLB entries that all chunks would take with a distance: in each chunk, one per anchor and one per page of the
+/// remainder, where 512 pages count as one if there are huge pages.
 fn cost(histogram: &FxHashMap<u64, u64>, log2: u8, has_huge: bool) -> u64 {
     let huge = 1 << PageSize::HUGE.base_shift();
-    let of_chunk = |pages: u64| {
+    let entries_of_chunk = |pages: u64| {
         let rest = pages % (1 << log2);
         (pages >> log2) + if has_huge { rest / huge + rest % huge } else { rest }
     };
-    histogram.iter().map(|(pages, chunks)| chunks * of_chunk(*pages)).sum()
+    histogram.iter().map(|(pages, chunks)| chunks * entries_of_chunk(*pages)).sum()
 }
 
 #[cfg(test)]
@@ -206,13 +209,13 @@ mod tests {
     fn histograms_by_hand_choose_a_distance() {
         // Single pages: no distance helps.
         assert_eq!(chosen(&[(1, 100)], false), (0, 100));
-        // Ten chunks of 16 pages: an anchor each. With 32 all of their pages are a remainder.
+        // Ten chunks of 16 pages: an anchor each. With a distance of 32, all pages are remainders.
         assert_eq!(chosen(&[(16, 10)], false), (4, 10));
         // 1000 pages: 31 anchors of 32 and 8 pages; 62 + 8 with a distance of 16, 15 + 40 with 64.
         assert_eq!(chosen(&[(1000, 1)], false), (5, 39));
         // Many chunks of 4 outweigh one of 256: 100 + 64. With a distance of 8: 400 + 32.
         assert_eq!(chosen(&[(4, 100), (256, 1)], false), (2, 164));
-        // A few of them do not: 8 + 1.
+        // Two chunks of 4 do not: 8 + 1.
         assert_eq!(chosen(&[(4, 2), (256, 1)], false), (8, 9));
     }
 
@@ -225,7 +228,7 @@ mod tests {
         let (mut guest, mut host) = (Ranges::default(), Ranges::default());
         set(&mut guest, 10, 10, 100);
         set(&mut guest, 20, 1, 300);
-        // The host has no page for 105, and three of 106 to 108 elsewhere.
+        // The host does not map 105, and maps 106 to 108 apart from their neighbours.
         set(&mut host, 90, 15, 1000);
         set(&mut host, 106, 3, 2000);
         set(&mut host, 109, 300, 4000);
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn remainders_count_as_huge_pages_where_there_are_such() {
+    fn remainders_count_as_huge_pages_if_there_are_any() {
         // Three anchors of 512, or one of 1024 and 512 pages.
         assert_eq!(chosen(&[(1536, 1)], false), (9, 3));
         assert_eq!(chosen(&[(1536, 1)], true), (10, 2));

@@ -17,7 +17,7 @@ impl PageTable {
     ///
     /// # Errors
     ///
-    /// If there are no frames for the nodes on the way: nothing has changed.
+    /// If there are no frames for the missing nodes: nothing has changed.
     ///
     /// # Panics
     ///
@@ -76,7 +76,7 @@ impl PageTable {
     }
 
     /// Replaces the page that holds base page `page` by smaller pages in the same frames, with its
-    /// permissions, accessed and dirty bits. `parts` are those pages by address; the rest is unmapped.
+    /// permissions, accessed and dirty bits. `parts` has the smaller pages by address; the rest is unmapped.
     ///
     /// # Errors
     ///
@@ -104,18 +104,19 @@ impl PageTable {
                 rights: whole.rights,
             };
             let used = self.used_of_part(&leaf, used, vectors.as_ref());
-            let of_part = self.map_with_parts(leaf, used, frames).expect("frames were ensured");
-            written.entries += of_part.entries;
-            written.aliases += of_part.aliases;
+            let part_written =
+                self.map_with_parts(leaf, used, frames).expect("frames were ensured");
+            written.entries += part_written.entries;
+            written.aliases += part_written.aliases;
         }
-        self.give_back_empty(page, frames);
+        self.free_empty_nodes(page, frames);
         Ok(written)
     }
 
     /// Unmaps the page that holds a base page and returns it. Empty nodes are freed.
     pub fn unmap(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
         let leaf = self.clear(page, frames)?;
-        self.give_back_empty(page, frames);
+        self.free_empty_nodes(page, frames);
         Some(leaf)
     }
 
@@ -162,7 +163,7 @@ impl PageTable {
         let target = level_of(size);
         let (mut number, mut level) = (ROOT, self.format.levels);
         let mut ensured = false;
-        let mut of_holes = None;
+        let mut parent_with_holes = None;
         if target == 1 {
             self.split_around(page, frames);
         }
@@ -170,7 +171,7 @@ impl PageTable {
             let index = index(page, level);
             let entry = self.nodes[number as usize].entries[index];
             if entry.has_holes() {
-                of_holes = Some((number, index));
+                parent_with_holes = Some((number, index));
             }
             let is_in_the_way = entry.is_page(level) && !entry.has_holes();
             assert!(!is_in_the_way, "a larger page is in the way");
@@ -194,13 +195,13 @@ impl PageTable {
         if level == 1 {
             self.note_change(page, (number, first), true);
         }
-        Ok(Place { page, node: number, first, level, of_holes })
+        Ok(Place { page, node: number, first, level, parent_with_holes })
     }
 
     /// Writes the entries of a page; the true entry, the first, holds the accessed and dirty bits.
     fn write(
         &mut self,
-        Place { page, node, first, level, of_holes }: Place,
+        Place { page, node, first, level, parent_with_holes }: Place,
         size: PageSize,
         entry: Entry,
         (used, parts): (Used, PartsUsed),
@@ -208,8 +209,8 @@ impl PageTable {
     ) -> Written {
         let count = aliases_of(size, level);
         self.map_in_hardware(page, size, frames);
-        if let Some(of_holes) = of_holes {
-            self.punch(of_holes, page, frames);
+        if let Some(parent_with_holes) = parent_with_holes {
+            self.punch(parent_with_holes, page, frames);
         }
         let has_vectors = self.parts(size).is_some();
         let (own, alias) = match has_vectors {
@@ -233,12 +234,12 @@ impl PageTable {
 
     /// The accessed and dirty bits of pages already mapped at the place and frames of a new page.
     fn used_in_place(&self, place: Place, size: PageSize, frame: FrameNumber) -> Used {
-        let Place { node, first, level, of_holes, .. } = place;
+        let Place { node, first, level, parent_with_holes, .. } = place;
         let mut used = (false, false);
-        if let Some(of_holes) = of_holes
-            && let Some(of_part) = self.part_used(of_holes, first, frame)
+        if let Some(parent_with_holes) = parent_with_holes
+            && let Some(part_used) = self.part_used(parent_with_holes, first, frame)
         {
-            return of_part;
+            return part_used;
         }
         for index in first..first + aliases_of(size, level) {
             let frame = frame.plus(((index - first) as u64) << ((level - 1) * INDEX_BITS));
@@ -277,8 +278,8 @@ impl PageTable {
 
     /// Clears the entries of the page that holds a base page, and keeps their node.
     fn clear(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
-        if let Some(of_holes) = self.with_holes_at(page) {
-            return self.clear_hole(of_holes, page, frames);
+        if let Some(parent_with_holes) = self.with_holes_at(page) {
+            return self.clear_hole(parent_with_holes, page, frames);
         }
         self.split_around(page, frames);
         let (node, first, level) = self.find(page)?;
@@ -323,6 +324,6 @@ pub(super) struct Place {
     pub node: u32,
     pub first: usize,
     level: u8,
-    /// If its node holds the holes of a page with holes: the entry of that page.
-    of_holes: Option<EntryIndex>,
+    /// If `node` is the node of holes of a page with holes: the entry of that page.
+    parent_with_holes: Option<EntryIndex>,
 }

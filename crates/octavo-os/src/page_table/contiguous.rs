@@ -8,7 +8,7 @@
 //!
 //! - A foldable block all of whose entries the operation has written gets the hint with them, at no cost. So does a
 //!   folded block that is still foldable, since all of it has changed alike.
-//! - A foldable block of which it has written the last entry is folded: the whole block is rewritten and invalidated.
+//! - A foldable block whose last entry the operation has written is folded: the whole block is rewritten and invalidated.
 //! - A folded block is unfolded if it is no longer foldable, and entries remain that the operation has not written:
 //!   the whole block is rewritten and invalidated, too. A block that is unmapped or replaced whole costs nothing.
 //!
@@ -23,14 +23,14 @@ use rustc_hash::FxHashMap;
 use super::entry::Entry;
 use super::{Leaf, PageTable, ROOT, Used, Walk, index};
 
-/// Blocks of which the current operation has changed entries, by number.
+/// Blocks with entries changed by the current operation, by number.
 pub(super) type ChangedBlocks = FxHashMap<u64, ChangedBlock>;
 
-/// A block of which the current operation has changed entries.
+/// A block with entries changed by the current operation.
 pub(super) struct ChangedBlock {
-    /// Whether it was folded.
+    /// Whether it was folded before the operation.
     was_folded: bool,
-    /// The entries that have been written, by position.
+    /// Bit *n* is set if the operation has written entry *n* of the block.
     written: u64,
 }
 
@@ -73,7 +73,7 @@ impl PageTable {
         self.folded_entries
     }
 
-    /// Notes that the entry of a base page is about to be written or cleared.
+    /// Records that the entry of a base page is about to be written or cleared.
     #[inline(always)]
     pub(super) fn note_change(&mut self, page: PageNumber, at: (u32, usize), is_written: bool) {
         if self.format.block_log2 > 0 {
@@ -97,8 +97,8 @@ impl PageTable {
         changed.written |= u64::from(is_written) << (at - first);
     }
 
-    /// Ends an operation: folds and unfolds the blocks that it has changed. `are_together` says whether frames of a
-    /// block were allocated together. Returns the blocks rewritten for it.
+    /// Ends an operation: folds and unfolds the blocks that it has changed. `are_together` says whether the frames of a
+    /// block were allocated together. Returns the blocks rewritten only for their hints.
     pub fn update_hints(&mut self, are_together: impl Fn(FrameNumber) -> bool) -> Vec<Conversion> {
         let log2 = self.format.block_log2;
         let all = u64::MAX >> (u64::BITS - (1 << log2));
@@ -143,7 +143,7 @@ impl PageTable {
         })
     }
 
-    /// The accessed and dirty bits of an entry; of one with the hint, those of its block.
+    /// The accessed and dirty bits of an entry or, if it has the hint, of its block.
     pub(super) fn used_in_block(&self, node: u32, at: usize) -> Used {
         let entries = &self.nodes[node as usize].entries;
         if !entries[at].is_contiguous() {

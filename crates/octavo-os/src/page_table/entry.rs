@@ -29,7 +29,7 @@ const GAPPED: u64 = 1 << 58;
 const VECTORS: u64 = 1 << 59;
 /// The contiguous hint of a base page.
 const CONTIGUOUS: u64 = 1 << 60;
-/// The filter of a page with holes: one of the nine free bits is in use already.
+/// The filter of a page with holes. (The lowest of the nine free bits is already in use.)
 const FILTER_SHIFT: u8 = 13;
 const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
 /// In a non-present entry: a hole without a page (a bit for the operating system).
@@ -44,8 +44,8 @@ pub enum SizeEncoding {
     /// Four reserved bits hold log2 of the page size in pages of the level's own size.
     #[default]
     FourBits,
-    /// One bit marks a page of an intermediate size, which is in the lowest frame bits, which it does not use: as many
-    /// ones as doublings past the first, then a zero.
+    /// One bit marks a page of an intermediate size. The size is in the lowest frame bits, which such a page does not use:
+    /// a one for each doubling after the first, then a zero.
     OneBit,
 }
 
@@ -59,7 +59,7 @@ pub const fn level_log2(level: u8) -> u8 {
     PageSize::BASE.log2() + (level - 1) * INDEX_BITS
 }
 
-/// The level whose entries map pages of `size`: the one with the largest own size not above it.
+/// The level whose entries map pages of `size`: the level with the largest own size not above `size`.
 pub const fn level_of(size: PageSize) -> u8 {
     1 + (size.log2() - PageSize::BASE.log2()) / INDEX_BITS
 }

@@ -15,8 +15,8 @@ pub enum Aliases {
     Copies,
 }
 
-/// The eight bits that the entry of a page with these holes has for hardware, as a design defines them: by them it
-/// rules holes out without reading more.
+/// A design's filter: the eight bits in the entry of a page with these holes by which hardware can rule out a hole without
+/// further reads.
 pub type HoleFilter = fn(&Holes) -> u8;
 
 /// The format of a page table.
@@ -39,11 +39,11 @@ pub struct Format {
     /// log2 of the base pages of a block whose entries may have the contiguous hint, at most
     /// [`Format::MAX_BLOCK_LOG2`]; 0 for none.
     pub block_log2: u8,
-    /// Whether nodes of levels 2 and 1 may be merged in a node of 2 MiB, and those of levels 4 and 3.
+    /// Whether nodes of levels 2 and 1, and nodes of levels 4 and 3, may be merged in blocks of 2 MiB.
     pub merges: [bool; 2],
-    /// The anchors, if there are such.
+    /// The anchors, if the format has them.
     pub anchors: Option<AnchorFormat>,
-    /// The sorted nodes, if there are such. Not with merged nodes or shadow nodes of their levels.
+    /// The sorted nodes, if the format has them. The sorted levels can have neither merged nor shadow nodes.
     pub sorted: Option<SortedFormat>,
     /// Whether hardware asks which pages are contiguous: tables keep their [ranges](super::Ranges) from the start.
     pub keeps_ranges: bool,

@@ -18,7 +18,7 @@ use crate::frames::{Frames, OutOfMemory, SubBlocks};
 pub(super) struct GappedState {
     /// Number of gapped pages.
     pub pages: u64,
-    /// First base pages of those split since the last query.
+    /// First base pages of the gapped pages split since the last query.
     split: Vec<PageNumber>,
 }
 
@@ -71,9 +71,9 @@ impl PageTable {
         let first = PageNumber::new(page.raw() & !(ENTRIES as u64 - 1));
         assert!(self.gapped_at(first).is_none(), "there is a page with gaps");
         let place = self.prepare_path(first, PageSize::HUGE, chunk, frames)?;
-        let of = (place.node, place.first);
-        let child = self.child_or_new(of, first, frames)?;
-        self.uncount_entry(of.0, of.1, LEVEL);
+        let slot = (place.node, place.first);
+        let child = self.child_or_new(slot, first, frames)?;
+        self.uncount_entry(slot.0, slot.1, LEVEL);
         let block = SubBlocks::ORDER.frames();
         let parts = blocks.iter().flat_map(|number| (number * block)..(number + 1) * block);
         for (at, frame) in parts.map(|frame| chunk.plus(frame)).enumerate() {
@@ -82,7 +82,7 @@ impl PageTable {
             self.nodes[child as usize].set(at, part);
         }
         let whole = Entry::page(chunk, PageSize::HUGE, rights, self.format.encoding);
-        self.set_entry(of, whole.gapped().with_used(used));
+        self.set_entry(slot, whole.gapped().with_used(used));
         self.gaps.pages += 1;
         frames.chunks.add(chunk, blocks);
         Ok(true)
@@ -98,26 +98,26 @@ impl PageTable {
         if self.gaps.pages == 0 {
             return None;
         }
-        self.of_level_2(page).filter(|of| self.entry_of(*of).is_gapped())
+        self.level_2_entry(page).filter(|slot| self.entry_of(*slot).is_gapped())
     }
 
     /// A base page of a gapped page.
-    pub(super) fn base_page_of_gapped(&self, page: PageNumber, of: EntryIndex) -> Leaf {
-        let frame = self.nodes[self.child_of(of)].entries[index(page, 1)].frame(1);
-        Leaf { page, frame, size: PageSize::BASE, rights: self.entry_of(of).rights() }
+    pub(super) fn base_page_of_gapped(&self, page: PageNumber, slot: EntryIndex) -> Leaf {
+        let frame = self.nodes[self.child_of(slot)].entries[index(page, 1)].frame(1);
+        Leaf { page, frame, size: PageSize::BASE, rights: self.entry_of(slot).rights() }
     }
 
     /// Splits the gapped page that holds a base page, if any, before an operation on that base page.
     pub(super) fn split_around(&mut self, page: PageNumber, frames: &mut Frames) {
-        if let Some(of) = self.gapped_at(page) {
-            self.split_gapped(of, frames);
+        if let Some(slot) = self.gapped_at(page) {
+            self.split_gapped(slot, frames);
             self.gaps.split.push(PageNumber::new(page.raw() & !(ENTRIES as u64 - 1)));
         }
     }
 
     /// Splits a gapped page into base pages.
-    pub(super) fn split_gapped(&mut self, of: EntryIndex, frames: &mut Frames) {
-        let (whole, child) = (self.entry_of(of), self.child_of(of));
+    pub(super) fn split_gapped(&mut self, slot: EntryIndex, frames: &mut Frames) {
+        let (whole, child) = (self.entry_of(slot), self.child_of(slot));
         for at in 0..ENTRIES {
             let frame = self.nodes[child].entries[at].frame(1);
             let rights = whole.rights();
@@ -126,7 +126,7 @@ impl PageTable {
         }
         self.count_page(PageSize::BASE, ENTRIES as u64);
         let frame = self.nodes[child].frame;
-        self.set_entry(of, Entry::node(frame));
+        self.set_entry(slot, Entry::node(frame));
         self.gaps.pages -= 1;
         frames.chunks.remove(whole.frame(LEVEL));
     }

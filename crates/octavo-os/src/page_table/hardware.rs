@@ -14,7 +14,7 @@ use crate::vmas::{Pages, Vmas};
 
 /// A page table that hardware walks in place of the radix tree. It holds the same pages.
 ///
-/// It says where entries lie; permissions, accessed and dirty bits are in the record. It takes its frames as
+/// It gives the places of entries; permissions, accessed and dirty bits are in the record. Its frames have the owner
 /// [`Owner::PageTable`](crate::frames::Owner::PageTable).
 pub trait HardwareTable: Any + Send {
     /// Adds a page, or changes the entry of a page of this size that is mapped there.
@@ -23,20 +23,20 @@ pub trait HardwareTable: Any + Send {
     /// Removes a page. Other pages may be mapped in its place before the operation ends.
     fn unmap(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames);
 
-    /// Ends an operation that has mapped, removed or replaced pages: structures that it left empty can be freed.
+    /// Ends an operation that has mapped, removed or replaced pages: structures that are now empty can be freed.
     fn free_empty(&mut self, _frames: &mut Frames) {}
 
-    /// Notes that the mappings in a range have changed, before pages of it are mapped. A child of `fork` has its mappings
-    /// before its pages.
+    /// Called after the mappings in a range have changed and before its pages are mapped. A child of `fork` gets its
+    /// mappings before its pages.
     fn mappings_changed(&mut self, _pages: &Pages, _vmas: &Vmas, _frames: &mut Frames) {}
 
     /// The number of frames it takes.
     fn frames(&self) -> u64;
 
-    /// The request for memory that failed, if any. Its contents are then undefined, and the machine stops.
+    /// The request for memory that failed, if any. The contents of the table are then undefined, and the machine stops.
     fn exhausted(&self) -> Option<OutOfMemory>;
 
-    /// Its own counters, always the same ones.
+    /// Its own counters: the same names at each call.
     fn counters(&self) -> Vec<TableCounter> {
         Vec::new()
     }
@@ -50,13 +50,13 @@ pub trait HardwareTable: Any + Send {
 pub struct TableCounter {
     /// Its name.
     pub name: &'static str,
-    /// The number of events since the table was made, or the level now.
+    /// The number of events since the table was made, or the current level.
     pub value: u64,
-    /// Whether it is a level, which ends with the table, not a number of events.
+    /// Whether the value is a level, which ends with the table, rather than a number of events.
     pub is_level: bool,
 }
 
-/// Makes the table of a new process, in place of a radix tree of so many levels. A table that finds no memory is
+/// Makes the table of a new process, in place of a radix tree with this number of levels. A table that finds no memory is
 /// [exhausted](HardwareTable::exhausted) from the start.
 pub type MakeTable = Arc<dyn Fn(u8, &mut Frames) -> Box<dyn HardwareTable> + Send + Sync>;
 
@@ -68,10 +68,10 @@ impl PageTable {
 
     /// Adds the counters of the table that hardware walks, if it has any.
     pub(crate) fn add_counters(&self, sums: &mut Vec<TableCounter>) {
-        for of in self.hardware.as_ref().map_or(Vec::new(), |table| table.counters()) {
-            match sums.iter_mut().find(|sum| sum.name == of.name) {
-                Some(sum) => sum.value += of.value,
-                None => sums.push(of),
+        for counter in self.hardware.as_ref().map_or(Vec::new(), |table| table.counters()) {
+            match sums.iter_mut().find(|sum| sum.name == counter.name) {
+                Some(sum) => sum.value += counter.value,
+                None => sums.push(counter),
             }
         }
     }
@@ -86,8 +86,8 @@ impl PageTable {
         }
     }
 
-    /// Adds a page to the table that hardware walks, in place of the pages in its range. The record still
-    /// holds those.
+    /// Adds a page to the table that hardware walks, in place of the pages in its range, which the record
+    /// still holds.
     pub(super) fn map_in_hardware(
         &mut self,
         page: PageNumber,

@@ -30,7 +30,7 @@ pub(super) type EntryIndex = (u32, usize);
 /// State of pages with holes beside their entries.
 #[derive(Default)]
 pub(super) struct HoleState {
-    /// Their number.
+    /// Number of pages with holes.
     pub pages: u64,
     /// Number of nodes of their level, with or without shadow node.
     nodes: u64,
@@ -54,7 +54,7 @@ impl Holes {
         self.0[(place / 64) as usize] |= 1 << (place % 64);
     }
 
-    /// Their number.
+    /// The number of holes.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
@@ -110,8 +110,8 @@ impl PageTable {
 
     /// The page with holes that holds a base page: its region as a 2 MiB page, and its holes.
     pub fn holes_of(&self, page: PageNumber) -> Option<(Leaf, Holes)> {
-        let of = self.with_holes_at(page)?;
-        Some((region(page, self.entry_of(of)), self.holes_in(self.child_of(of))))
+        let slot = self.with_holes_at(page)?;
+        Some((region(page, self.entry_of(slot)), self.holes_in(self.child_of(slot))))
     }
 
     /// The holes of the page with this node of holes.
@@ -123,12 +123,12 @@ impl PageTable {
         holes
     }
 
-    /// Whether a base page is a part of a gapped page, or of a page with holes and none of these.
+    /// Whether a base page is a part of a gapped page, or a part (not a hole) of a page with holes.
     pub fn is_part(&self, page: PageNumber) -> bool {
-        let of = self.with_holes_at(page);
+        let slot = self.with_holes_at(page);
         self.gapped_at(page).is_some()
-            || of.is_some_and(|of| {
-                self.nodes[self.child_of(of)].entries[index(page, 1)] == Entry::NONE
+            || slot.is_some_and(|slot| {
+                self.nodes[self.child_of(slot)].entries[index(page, 1)] == Entry::NONE
             })
     }
 
@@ -174,11 +174,11 @@ impl PageTable {
         if self.holes.pages == 0 {
             return None;
         }
-        self.of_level_2(page).filter(|of| self.entry_of(*of).has_holes())
+        self.level_2_entry(page).filter(|slot| self.entry_of(*slot).has_holes())
     }
 
     /// The level-2 entry of a base page, if its node exists.
-    pub(super) fn of_level_2(&self, page: PageNumber) -> Option<EntryIndex> {
+    pub(super) fn level_2_entry(&self, page: PageNumber) -> Option<EntryIndex> {
         if page.raw() >= self.reach_pages() {
             return None;
         }
@@ -196,11 +196,11 @@ impl PageTable {
     pub(super) fn reach_with_holes(
         &self,
         page: PageNumber,
-        of: EntryIndex,
+        slot: EntryIndex,
     ) -> Result<(u32, usize, u8), u64> {
-        let (child, at) = (self.child_of(of), index(page, 1));
+        let (child, at) = (self.child_of(slot), index(page, 1));
         match self.nodes[child].entries[at] {
-            Entry::NONE => Ok((of.0, of.1, LEVEL)),
+            Entry::NONE => Ok((slot.0, slot.1, LEVEL)),
             Entry::HOLE => Err(page.raw() + 1),
             _ => Ok((child as u32, at, 1)),
         }
@@ -208,11 +208,12 @@ impl PageTable {
 
     /// The page with holes that holds a base page, as a walk finds it, if any.
     pub fn page_with_holes(&self, page: PageNumber) -> Option<PageWithHoles> {
-        let of = self.with_holes_at(page)?;
-        let (whole, at) = (self.entry_of(of), index(page, 1));
-        let holes = &self.nodes[self.child_of(of)];
-        let beside = self.nodes[of.0 as usize].entry_addr(of.1).raw() + PageSize::BASE.bytes();
-        let shadow = Step { at: PhysAddr::new(beside), level: LEVEL };
+        let slot = self.with_holes_at(page)?;
+        let (whole, at) = (self.entry_of(slot), index(page, 1));
+        let holes = &self.nodes[self.child_of(slot)];
+        let shadow_entry =
+            self.nodes[slot.0 as usize].entry_addr(slot.1).raw() + PageSize::BASE.bytes();
+        let shadow = Step { at: PhysAddr::new(shadow_entry), level: LEVEL };
         Some(PageWithHoles {
             region: region(page, whole),
             used: whole.used(),
@@ -224,11 +225,11 @@ impl PageTable {
 
     /// Adds the base page to a walk that has ended at the entry of a page with holes.
     #[inline(never)]
-    pub(super) fn walk_with_holes(&self, page: PageNumber, of: EntryIndex, walk: &mut Walk) {
+    pub(super) fn walk_with_holes(&self, page: PageNumber, slot: EntryIndex, walk: &mut Walk) {
         walk.is_composite = true;
-        let hole = self.nodes[self.child_of(of)].entries[index(page, 1)];
+        let hole = self.nodes[self.child_of(slot)].entries[index(page, 1)];
         let is_part = hole == Entry::NONE;
-        let (entry, level) = if is_part { (self.entry_of(of), LEVEL) } else { (hole, 1) };
+        let (entry, level) = if is_part { (self.entry_of(slot), LEVEL) } else { (hole, 1) };
         if entry.is_present() {
             (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
         }
@@ -237,14 +238,14 @@ impl PageTable {
     /// The accessed and dirty bits of a part of a page with holes that lies in `frame`; `None` for a hole.
     pub(super) fn part_used(
         &self,
-        of: EntryIndex,
+        slot: EntryIndex,
         place: usize,
         frame: FrameNumber,
     ) -> Option<Used> {
-        let whole = self.entry_of(of);
-        let is_part = self.nodes[self.child_of(of)].entries[place] == Entry::NONE;
-        let lies_there = whole.frame(LEVEL).plus(place as u64) == frame;
-        is_part.then(|| if lies_there { whole.used() } else { (false, false) })
+        let whole = self.entry_of(slot);
+        let is_part = self.nodes[self.child_of(slot)].entries[place] == Entry::NONE;
+        let is_in_place = whole.frame(LEVEL).plus(place as u64) == frame;
+        is_part.then(|| if is_in_place { whole.used() } else { (false, false) })
     }
 
     /// Adds the accessed and dirty bits of holes that lie in their places in the region from `frame` on.
@@ -257,17 +258,17 @@ impl PageTable {
         }
     }
 
-    pub(super) fn entry_of(&self, of: EntryIndex) -> Entry {
-        self.nodes[of.0 as usize].entries[of.1]
+    pub(super) fn entry_of(&self, slot: EntryIndex) -> Entry {
+        self.nodes[slot.0 as usize].entries[slot.1]
     }
 
-    pub(super) fn set_entry(&mut self, of: EntryIndex, entry: Entry) {
-        self.nodes[of.0 as usize].set(of.1, entry);
+    pub(super) fn set_entry(&mut self, slot: EntryIndex, entry: Entry) {
+        self.nodes[slot.0 as usize].set(slot.1, entry);
     }
 
     /// The node of the holes of a page with holes, or of the parts of a gapped page.
-    pub(super) fn child_of(&self, of: EntryIndex) -> usize {
-        self.nodes[of.0 as usize].children[of.1] as usize
+    pub(super) fn child_of(&self, slot: EntryIndex) -> usize {
+        self.nodes[slot.0 as usize].children[slot.1] as usize
     }
 }
 

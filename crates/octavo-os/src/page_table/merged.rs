@@ -1,17 +1,16 @@
 //! Merged nodes (Park, Vougioukas, Sandberg and Black-Schaffer, "Every Walk's a Hit: Making Page Walks Single-Access
 //! Cache Hits", ASPLOS 2022): two levels of the radix tree as one, with 18 index bits, in an aligned block of 2 MiB.
 //!
-//! Levels 4 and 3 may be merged, and levels 2 and 1. A node of the upper level takes the block. The node below its entry
-//! number *i* is the part *i* of the block, a frame, and takes no memory of its own: the entry that the upper index and
-//! the lower one select together lies where the lower one selects it in that part. So the tree stays as it is, entries of
-//! upper nodes but take no memory, and no walk reads them: it reads one entry for both levels, which counts as one of the
-//! lower level.
+//! Levels 4 and 3 may be merged, and levels 2 and 1. A node of the upper level owns the block. The node below its entry
+//! *i* is frame *i* of the block, and takes no memory of its own: the upper index selects a frame of the block, and the
+//! lower index an entry in this frame. The tree here keeps both levels, but entries of upper nodes take no memory and are
+//! not read: a walk reads one entry for both levels, which counts as an entry of the lower level.
 //!
-//! A page of 2 MiB below a merged node has 512 equal entries, the whole part. Its accessed and dirty bits are kept once, as
-//! if each entry had those of all.
+//! A page of 2 MiB below a merged node has 512 equal entries, a whole frame of the block. Its accessed and dirty bits are
+//! kept once, as if all its entries shared them.
 //!
-//! A node of an upper level for which no block is free is an ordinary one, and so are those below it. A block is taken
-//! only where all frames remain that operations have [ensured and not used](crate::frames::Frames::allocate_surplus).
+//! If no block is free for a node of an upper level, this node and the nodes below it are ordinary. A block is allocated
+//! only if all frames remain that operations have [ensured and not used](crate::frames::Frames::allocate_surplus).
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
@@ -24,17 +23,17 @@ use crate::frames::{Frames, Order, Owner};
 /// The block of a merged node.
 pub(super) const BLOCK: Order = Order::of(PageSize::HUGE);
 
-/// The part that a node has in a merged node or a region.
+/// The role of a node in a merged node or a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Part {
-    /// None: it has a frame of its own.
+    /// None: the node has a frame of its own.
     #[default]
     Ordinary,
-    /// The upper level, which takes the block.
+    /// The upper level of a merged node, which owns the block.
     Upper,
-    /// The lower level, in a frame of the block.
+    /// The lower level of a merged node, in a frame of the block.
     Lower,
-    /// None: it lies in a region of sorted nodes.
+    /// A sorted node, in a region.
     Sorted,
 }
 
@@ -46,7 +45,7 @@ pub(super) struct MergedNodes {
 }
 
 impl MergedNodes {
-    /// Frames of nodes of which so many exist.
+    /// The number of frames of `nodes` nodes, which are all nodes of the table.
     pub fn frames(&self, nodes: u64) -> u64 {
         nodes - self.lower - self.upper + self.upper * BLOCK.frames()
     }
@@ -63,7 +62,8 @@ impl MergedNodes {
 }
 
 impl PageTable {
-    /// A block for a new node of a level and those below it, if they may be merged and memory has a spare one.
+    /// Allocates a block for a new node of a level and the nodes below it, if these levels may be merged and memory has a
+    /// spare block.
     pub(super) fn block_to_merge(&self, level: u8, frames: &mut Frames) -> Option<FrameNumber> {
         let merges = level.is_multiple_of(2) && self.format.merges[usize::from(level / 2 - 1)];
         if merges { frames.allocate_surplus(BLOCK, Owner::PageTable) } else { None }
@@ -91,15 +91,15 @@ impl PageTable {
         if self.has_place(page, level) { 0 } else { self.frames_of_node(level) }
     }
 
-    /// The number of equal entries in memory for one of a node.
+    /// The number of equal entries in memory for each entry of a node.
     pub(super) fn copies_of_entry(&self, node: u32) -> u64 {
         if self.nodes[node as usize].part == Part::Upper { ENTRIES as u64 } else { 1 }
     }
 }
 
 impl Node {
-    /// The entry that a walk of a base page reads in an upper node, and its level: none, if the walk goes on to the node
-    /// below.
+    /// The address and level of the entry that a walk of a base page reads in an upper node; `None` if the walk continues
+    /// in the node below.
     #[inline(never)]
     pub(super) fn read_in_upper(
         &self,

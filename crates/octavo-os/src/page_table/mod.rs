@@ -129,7 +129,7 @@ pub struct PageTable {
     merged: MergedNodes,
     sorted: SortedNodes,
     anchors: Anchors,
-    /// Blocks of which the current operation has changed entries.
+    /// Blocks with entries changed by the current operation.
     changed_blocks: ChangedBlocks,
     /// Number of entries with the contiguous hint.
     folded_entries: u64,
@@ -156,7 +156,7 @@ impl PageTable {
             gaps: GappedState::default(),
             merged: MergedNodes::default(),
             sorted: SortedNodes::default(),
-            anchors: Anchors::new(format.anchors.map_or(0, |of| of.first_log2)),
+            anchors: Anchors::new(format.anchors.map_or(0, |anchors| anchors.first_log2)),
             changed_blocks: ChangedBlocks::default(),
             folded_entries: 0,
             hardware: make.map(|make| make(format.levels, frames)),
@@ -175,7 +175,7 @@ impl PageTable {
         1 << (self.format.levels * INDEX_BITS)
     }
 
-    /// The number of frames of its nodes, with places for sorted ones, or of the table that hardware walks.
+    /// The number of frames of its nodes, with empty places for sorted nodes, or of the table that hardware walks.
     pub fn nodes(&self) -> u64 {
         if let Some(table) = &self.hardware {
             return table.frames();
@@ -211,7 +211,7 @@ impl PageTable {
         self.ranges = Some(ranges);
     }
 
-    /// The walk of a base page, from the root on. It has no entries where hardware walks another table.
+    /// The walk of a base page, from the root on. It has no entries if hardware walks another table.
     pub fn walk(&self, page: PageNumber) -> Walk {
         let mut walk = self.walk_record(page);
         if self.hardware.is_some() {
@@ -275,16 +275,16 @@ impl PageTable {
     }
 
     /// The page of the true entry of a level that holds a base page.
-    fn leaf_of(&self, page: PageNumber, of: (u32, usize), level: u8) -> Leaf {
-        let entry = self.nodes[of.0 as usize].entries[of.1];
+    fn leaf_of(&self, page: PageNumber, slot: (u32, usize), level: u8) -> Leaf {
+        let entry = self.nodes[slot.0 as usize].entries[slot.1];
         match entry.is_gapped() {
-            true => self.base_page_of_gapped(page, of),
+            true => self.base_page_of_gapped(page, slot),
             false => leaf(page, entry, level),
         }
     }
 
-    /// The aligned group of `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page,
-    /// which one memory read shows. `None` if no 4 KiB page is mapped there.
+    /// The aligned group of `count` entries (a power of two, up to [`ENTRIES`]) around the entry of a base
+    /// page, which one memory read returns. `None` if no 4 KiB page is mapped there.
     pub fn neighbour_entries(&self, page: PageNumber, count: usize) -> Option<&[Entry]> {
         let (node, index, level) = self.find(page)?;
         if level > 1 || self.nodes[node as usize].entries[index].size(level) > PageSize::BASE {
@@ -294,7 +294,7 @@ impl PageTable {
     }
 
     /// The aligned group of `count` entries (a power of two, up to [`ENTRIES`]) around the true entry of the page that
-    /// holds a base page, which one memory read shows, and their level. `None` if no page is mapped there.
+    /// holds a base page, which one memory read returns, and their level. `None` if no page is mapped there.
     pub fn entries_around(&self, page: PageNumber, count: usize) -> Option<(&[Entry], u8)> {
         let (node, index, level) = self.find(page)?;
         let first = index & !(count - 1);

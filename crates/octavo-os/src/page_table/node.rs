@@ -21,7 +21,7 @@ pub(super) struct Node {
     pub present: u16,
     /// Whether the next frame is its shadow node.
     pub has_shadow: bool,
-    /// Its part in a merged node or a region.
+    /// Its role in a merged node or a region.
     pub part: Part,
 }
 
@@ -39,35 +39,35 @@ impl Node {
 
 impl PageTable {
     pub(super) fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
-        let shadowed = match self.has_shadows(level) {
+        let pair = match self.has_shadows(level) {
             true => frames.allocate_free(PAIR, Owner::PageTable).ok(),
             false => None,
         };
         let merged = self.block_to_merge(level, frames);
-        let frame = match merged.or(shadowed) {
+        let frame = match merged.or(pair) {
             Some(block) => block,
             None if self.hardware.is_some() => FrameNumber::new(0),
             None => frames.allocate(Order::BASE, Owner::PageTable)?,
         };
-        if shadowed.is_some() {
+        if pair.is_some() {
             frames.change_owner(frame.plus(1), Order::BASE, Owner::Shadow);
         }
         let part = if merged.is_some() { Part::Upper } else { Part::Ordinary };
-        Ok(self.add_node(level, frame, (part, shadowed.is_some())))
+        Ok(self.add_node(level, frame, (part, pair.is_some())))
     }
 
-    /// A new node for a base page, below an entry of one of the level above.
+    /// A new node of `level` for a base page, below an entry of the level above.
     pub(super) fn new_child(
         &mut self,
-        of: EntryIndex,
+        slot: EntryIndex,
         page: PageNumber,
         level: u8,
         frames: &mut Frames,
     ) -> Result<u32, OutOfMemory> {
-        if let Some(frame) = self.frame_in_block(of) {
+        if let Some(frame) = self.frame_in_block(slot) {
             return Ok(self.add_node(level, frame, (Part::Lower, false)));
         }
-        match self.take_place(page, level) {
+        match self.claim_place(page, level) {
             Some(frame) => Ok(self.add_node(level, frame, (Part::Sorted, false))),
             None => self.new_node(level, frames),
         }
@@ -110,7 +110,7 @@ impl PageTable {
         }
     }
 
-    /// Counts `entries` more entries of pages of a size.
+    /// Adds `entries` to the number of entries that map pages of a size.
     pub(super) fn count_page(&mut self, size: PageSize, entries: u64) {
         self.entries_by_order[Order::of(size).index()] += entries;
     }
@@ -146,25 +146,25 @@ impl PageTable {
             Part::Ordinary => frames.free(frame, if has_shadow { PAIR } else { Order::BASE }),
             Part::Upper => frames.free(frame, BLOCK),
             Part::Lower => {}
-            Part::Sorted => self.give_back_place(frame, level),
+            Part::Sorted => self.release_place(frame, level),
         }
         self.uncount_node(level, has_shadow);
         self.merged.uncount(part);
     }
 
     /// Frees the empty nodes on the path to a base page.
-    pub(super) fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
+    pub(super) fn free_empty_nodes(&mut self, page: PageNumber, frames: &mut Frames) {
         if let Some(table) = &mut self.hardware {
             table.free_empty(frames);
         }
-        if !self.give_back_with_holes(page, frames) {
+        if !self.free_empty_page_with_holes(page, frames) {
             return;
         }
-        let mut way = [(ROOT, 0); MAX_LEVELS as usize + 1];
+        let mut path = [(ROOT, 0); MAX_LEVELS as usize + 1];
         let (mut number, mut bottom) = (ROOT, self.format.levels);
         while bottom > 1 {
             let index = index(page, bottom);
-            way[usize::from(bottom)] = (number, index);
+            path[usize::from(bottom)] = (number, index);
             number = self.nodes[number as usize].children[index];
             if number == ROOT {
                 break;
@@ -173,7 +173,7 @@ impl PageTable {
         }
         // The lowest node on the path has level `bottom`, below an entry of the level above.
         for level in bottom + 1..=self.format.levels {
-            let (above, index) = way[usize::from(level)];
+            let (above, index) = path[usize::from(level)];
             let child = self.nodes[above as usize].children[index];
             if self.nodes[child as usize].present > 0 {
                 break;

@@ -2,7 +2,7 @@
 //! permissions, at any alignment. Redundant Memory Mappings (Karakostas et al., ISCA 2015; as described by
 //! Guvenilir and Patt, ISCA 2020, Section V) translates by them beside the page table.
 //!
-//! The page table maintains them wherever it maps or unmaps, so that they always match it.
+//! Each mapping and unmapping in the page table updates the ranges, so that both always match.
 
 use octavo_types::{FrameNumber, PageNumber, Protection};
 use rangemap::RangeMap;
@@ -37,14 +37,14 @@ pub struct Ranges {
 impl Ranges {
     /// The range that holds a base page.
     pub fn find(&self, page: PageNumber) -> Option<Range> {
-        self.map.get_key_value(&page.raw()).map(|(pages, way)| range(pages, way))
+        self.map.get_key_value(&page.raw()).map(|(pages, attributes)| range(pages, attributes))
     }
 
-    /// The base pages of all ranges that overlap these, without those outside of them.
+    /// The parts of all ranges that lie in `pages`.
     pub fn within(&self, pages: Pages) -> impl Iterator<Item = Pages> + '_ {
         let (start, end) = (pages.start, pages.end);
         let overlapping = self.map.overlapping(pages);
-        overlapping.map(move |(of, _)| of.start.max(start)..of.end.min(end))
+        overlapping.map(move |(range, _)| range.start.max(start)..range.end.min(end))
     }
 
     /// The number of ranges.
@@ -59,7 +59,7 @@ impl Ranges {
 
     /// All ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
-        self.map.iter().map(|(pages, way)| range(pages, way))
+        self.map.iter().map(|(pages, attributes)| range(pages, attributes))
     }
 
     /// Maps these pages contiguously from `frame` on.
@@ -74,7 +74,7 @@ impl Ranges {
     }
 }
 
-fn range(pages: &Pages, way: &RangeAttributes) -> Range {
-    let frame = FrameNumber::new(pages.start.wrapping_add(way.offset));
-    Range { pages: pages.clone(), frame, rights: way.rights }
+fn range(pages: &Pages, attributes: &RangeAttributes) -> Range {
+    let frame = FrameNumber::new(pages.start.wrapping_add(attributes.offset));
+    Range { pages: pages.clone(), frame, rights: attributes.rights }
 }

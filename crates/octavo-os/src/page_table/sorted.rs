@@ -1,20 +1,20 @@
 //! Sorted nodes (Margaritov, Ustiugov, Bugnion and Grot, "Prefetched Address Translation", MICRO 2019): the nodes of levels
-//! 1 and 2 of an *area* lie side by side in memory, in the order of the addresses that they map, so that the address of an
-//! entry follows from that of the page without a walk.
+//! 1 and 2 of an *area* are contiguous in memory, in the order of the addresses that they map, so that the address of an
+//! entry follows from the address of the page without a walk.
 //!
-//! - An area is a mapping, or the part of a mapping that is new, of at least so many pages. It becomes one when it is
-//!   mapped or grows, and lasts until nothing is mapped in it.
+//! - An area is a mapping of at least [`SortedFormat::min_pages`] pages, or a new part of a mapping with at least as many.
+//!   It begins when the pages are mapped, and lasts until nothing is mapped in it.
 //! - An area has a *region* of frames for each level whose nodes are sorted, with a place for each node that it may need. A
-//!   node is made at its place. A place without a node takes memory nevertheless. Areas share a region that has the places
-//!   of both; a place serves the one node that maps its addresses.
-//! - A node that was there before the region stays where it is, and its place stays empty: a hole. But where an area needs a
-//!   single node and that exists, the region is the node itself.
-//! - Frames of a region are taken only where all frames remain that operations have
-//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and a region is a 64th of memory at most. An area
-//!   without a region for each level is none, and its nodes are ordinary.
-//! - There are 1024 areas at most at a time, so that a program with very many mappings costs no more than any other. What
-//!   is mapped beyond them is not an area.
-//! - Hardware knows the largest areas, as many as it has registers. (Of areas of equal size, those at lower addresses.)
+//!   node is made at its place, and a place without a node takes memory too. Two areas share a region that has the places
+//!   of both: each place is for the one node that maps its addresses.
+//! - A node that is older than the region stays where it is, and its place stays empty: a hole. But if an area needs a
+//!   single node, and this node exists, the region is the node itself.
+//! - A region is allocated only if all frames remain that operations have
+//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and if it takes at most a 64th of memory. If a level
+//!   can have no region, the pages do not become an area, and their nodes are ordinary.
+//! - At most 1024 areas exist at a time, so that a program with very many mappings costs no more than any other. Mappings
+//!   beyond this limit do not become areas.
+//! - Hardware knows the largest areas, one per register. Of equally large areas, it knows the ones at lower addresses.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -29,29 +29,29 @@ use crate::vmas::{Pages, Vmas};
 /// The levels whose nodes may be sorted: 1 and 2.
 pub const SORTED_LEVELS: usize = 2;
 
-/// A region takes one of so many parts of memory at most.
+/// A region takes at most the frames of memory divided by this number.
 const SHARE_OF_MEMORY: u64 = 64;
 
-/// The most areas at a time.
-const MOST_AREAS: usize = 1 << 10;
+/// Maximum number of areas at a time.
+const MAX_AREAS: usize = 1 << 10;
 
 /// Which nodes of a page table are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SortedFormat {
-    /// Whether nodes of levels 1 and 2 are.
+    /// Whether nodes of level 1 and of level 2 are sorted.
     pub levels: [bool; SORTED_LEVELS],
-    /// The fewest base pages of an area.
+    /// Minimum number of base pages of an area.
     pub min_pages: u64,
-    /// The areas that hardware knows.
+    /// Maximum number of areas that hardware knows.
     pub registers: usize,
 }
 
 /// The areas of a page table, and the regions of their nodes.
 #[derive(Default)]
 pub(super) struct SortedNodes {
-    /// The largest first, then by address. They do not overlap.
+    /// Disjoint areas, the largest first, then by address.
     areas: Vec<Area>,
-    /// Of each level, the oldest first.
+    /// By level, the oldest first.
     regions: [Vec<Region>; SORTED_LEVELS],
     /// Frames of regions without a node.
     unused_frames: u64,
@@ -60,7 +60,7 @@ pub(super) struct SortedNodes {
 
 struct Area {
     pages: Pages,
-    /// Of each sorted level.
+    /// By level; `None` for a level that is not sorted.
     bases: [Option<Base>; SORTED_LEVELS],
 }
 
@@ -73,14 +73,14 @@ struct Base {
     start: FrameNumber,
 }
 
-/// Frames for nodes of a level, in the order of their numbers: a node's addresses divided by those that it maps.
+/// Frames for nodes of a level, in the order of [node numbers](node_number).
 struct Region {
     id: u64,
     nodes: Range<u64>,
     start: FrameNumber,
     /// Whether the node at each place exists.
     has_node: Vec<bool>,
-    /// Areas that use it.
+    /// Number of areas that use it.
     areas: u32,
 }
 
@@ -100,22 +100,22 @@ fn overlap(one: &Pages, other: &Pages) -> bool {
 }
 
 impl PageTable {
-    /// Notes that the mappings in a range have changed: areas end in which nothing is mapped, and the mapping that begins
-    /// the range may have become, or grown by, an area.
+    /// Updates areas after the mappings in a range have changed: areas in which nothing is mapped end, and new parts of the
+    /// mapping at the start of the range may become areas.
     pub fn mappings_changed(&mut self, pages: &Pages, vmas: &Vmas, frames: &mut Frames) {
         if let Some(table) = &mut self.hardware {
             table.mappings_changed(pages, vmas, frames);
             return;
         }
         let Some(format) = self.format.sorted else { return };
-        let is_gone =
+        let has_ended =
             |area: &mut Area| overlap(&area.pages, pages) && vmas.within(&area.pages).is_empty();
-        let gone: Vec<Area> = self.sorted.areas.extract_if(.., is_gone).collect();
-        gone.iter().for_each(|area| self.release_regions(&area.bases, frames));
+        let ended: Vec<Area> = self.sorted.areas.extract_if(.., has_ended).collect();
+        ended.iter().for_each(|area| self.release_regions(&area.bases, frames));
         let mapping = vmas.find(PageNumber::new(pages.start)).map(|(mapping, _)| mapping);
         let mapping = mapping.filter(|mapping| mapping.end <= self.reach_pages());
         for part in mapping.map_or(Vec::new(), |mapping| self.outside_areas(&mapping)) {
-            if part.end - part.start >= format.min_pages && self.sorted.areas.len() < MOST_AREAS {
+            if part.end - part.start >= format.min_pages && self.sorted.areas.len() < MAX_AREAS {
                 self.add_area(part, format.levels, frames);
             }
         }
@@ -165,8 +165,8 @@ impl PageTable {
         self.place(page, level).is_some()
     }
 
-    /// Takes the place of a new node of a level, if it has one.
-    pub(super) fn take_place(&mut self, page: PageNumber, level: u8) -> Option<FrameNumber> {
+    /// Claims the place of a new node of a level, if it has one.
+    pub(super) fn claim_place(&mut self, page: PageNumber, level: u8) -> Option<FrameNumber> {
         let (region, place) = self.place(page, level)?;
         let region = &mut self.sorted.regions[usize::from(level) - 1][region];
         region.has_node[place] = true;
@@ -174,8 +174,8 @@ impl PageTable {
         Some(region.start.plus(place as u64))
     }
 
-    /// Empties the place of a node that is freed.
-    pub(super) fn give_back_place(&mut self, frame: FrameNumber, level: u8) {
+    /// Marks the place of a freed node as empty.
+    pub(super) fn release_place(&mut self, frame: FrameNumber, level: u8) {
         let mut regions = self.sorted.regions[usize::from(level) - 1].iter_mut();
         let place = regions.find_map(|region| {
             let place = frame.raw().checked_sub(region.start.raw())?;
@@ -185,7 +185,7 @@ impl PageTable {
         self.sorted.unused_frames += 1;
     }
 
-    /// Frees all regions. They have no nodes any more.
+    /// Frees all regions, which have no nodes any more.
     pub(super) fn free_regions(&mut self, frames: &mut Frames) {
         let sorted = std::mem::take(&mut self.sorted);
         for region in sorted.regions.into_iter().flatten() {
@@ -203,7 +203,7 @@ impl PageTable {
         })
     }
 
-    /// The parts of a mapping that no area has.
+    /// The parts of a mapping outside all areas.
     fn outside_areas(&self, mapping: &Pages) -> Vec<Pages> {
         let areas = self.sorted.areas.iter().map(|area| area.pages.clone());
         let mut inside: Vec<_> = areas.filter(|area| overlap(area, mapping)).collect();
@@ -229,7 +229,7 @@ impl PageTable {
             self.release_regions(&bases, frames);
             return;
         }
-        let rank = |of: &Pages| (Reverse(of.end - of.start), of.start);
+        let rank = |pages: &Pages| (Reverse(pages.end - pages.start), pages.start);
         let areas = &mut self.sorted.areas;
         let at = areas.partition_point(|area| rank(&area.pages) < rank(&pages));
         areas.insert(at, Area { pages, bases });
@@ -239,7 +239,9 @@ impl PageTable {
     fn region_for(&mut self, pages: &Pages, level: u8, frames: &mut Frames) -> Option<Base> {
         let nodes = node_number(pages.start, level)..node_number(pages.end - 1, level) + 1;
         let mut regions = self.sorted.regions[usize::from(level) - 1].iter_mut();
-        let covers = |of: &&mut Region| of.nodes.start <= nodes.start && nodes.end <= of.nodes.end;
+        let covers = |region: &&mut Region| {
+            region.nodes.start <= nodes.start && nodes.end <= region.nodes.end
+        };
         if let Some(region) = regions.find(covers) {
             region.areas += 1;
             return Some(region.base());
@@ -248,8 +250,8 @@ impl PageTable {
         if count > frames.shape().frames() / SHARE_OF_MEMORY {
             return None;
         }
-        let is_there = if count == 1 { self.node_of(nodes.start, level) } else { None };
-        let start = match is_there {
+        let existing = if count == 1 { self.node_of(nodes.start, level) } else { None };
+        let start = match existing {
             Some(node) => {
                 self.nodes[node as usize].part = Part::Sorted;
                 self.nodes[node as usize].frame
@@ -263,14 +265,14 @@ impl PageTable {
         frames.note_contiguous_tables(start, count);
         let id = self.sorted.next_region;
         self.sorted.next_region += 1;
-        let has_node = vec![is_there.is_some(); count as usize];
+        let has_node = vec![existing.is_some(); count as usize];
         let region = Region { id, nodes, start, has_node, areas: 1 };
         let base = region.base();
         self.sorted.regions[usize::from(level) - 1].push(region);
         Some(base)
     }
 
-    /// Ends an area's use of its regions. One without areas is freed, and nodes in it become ordinary.
+    /// Ends an area's use of its regions. A region without areas is freed, and its nodes become ordinary.
     fn release_regions(&mut self, bases: &[Option<Base>; SORTED_LEVELS], frames: &mut Frames) {
         for (at, base) in bases.iter().enumerate() {
             let Some(base) = base else { continue };
@@ -310,7 +312,7 @@ impl PageTable {
         Some(node)
     }
 
-    /// Checks that places with nodes are those of sorted nodes, and that areas and their regions agree.
+    /// Checks that regions record the places of all sorted nodes correctly, and that areas and their regions agree.
     pub fn check_sorted(&self) -> Result<(), String> {
         let mut empty = 0;
         for (at, regions) in self.sorted.regions.iter().enumerate() {
@@ -335,8 +337,8 @@ impl PageTable {
             }
         }
         if empty != self.sorted.unused_frames {
-            let noted = self.sorted.unused_frames;
-            return Err(format!("{empty} places have no node, not {noted}"));
+            let counted = self.sorted.unused_frames;
+            return Err(format!("{empty} places have no node, not {counted}"));
         }
         Ok(())
     }

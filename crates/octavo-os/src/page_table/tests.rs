@@ -117,31 +117,31 @@ proptest! {
     /// Allocates exactly the predicted nodes, and none at all if there are fewer frames.
     #[test]
     fn nodes_for_predicts_allocated_nodes(
-        there in prop::collection::vec((12u8..=30, 0u64..1 << 30), 0..8),
+        mapped in prop::collection::vec((12u8..=30, 0u64..1 << 30), 0..8),
         pages in prop::collection::vec((12u8..=30, 0u64..1 << 30), 1..8),
-        five in any::<bool>(),
+        has_five_levels in any::<bool>(),
     ) {
-        let format = Format { levels: if five { 5 } else { 4 }, ..Format::default() };
+        let format = Format { levels: if has_five_levels { 5 } else { 4 }, ..Format::default() };
         let (mut table, mut frames) = table(format);
-        let mut taken: Vec<(u64, u64)> = Vec::new();
+        let mut occupied: Vec<(u64, u64)> = Vec::new();
         let mut chosen = [Vec::new(), Vec::new()];
-        for (list, drawn) in [there, pages].into_iter().enumerate() {
+        for (list, drawn) in [mapped, pages].into_iter().enumerate() {
             for (log2, at) in drawn {
                 // Far apart and close together.
                 let at = if at % 2 == 0 { at } else { at % (1 << 20) } >> (log2 - 12) << (log2 - 12);
                 let end = at + (1 << (log2 - 12));
-                if taken.iter().all(|of| of.1 <= at || end <= of.0) {
-                    taken.push((at, end));
+                if occupied.iter().all(|range| range.1 <= at || end <= range.0) {
+                    occupied.push((at, end));
                     chosen[list].push((page(at), size(log2)));
                 }
             }
         }
-        let [there, mut pages] = chosen;
-        for (page, size) in there {
+        let [mapped, mut pages] = chosen;
+        for (page, size) in mapped {
             table.map(page, size, frame(DATA << 10), RW, &mut frames).unwrap();
         }
         pages.sort_unstable();
-        let (before, foretold) = (table.nodes(), table.nodes_for(pages.iter().copied()));
+        let (before, predicted) = (table.nodes(), table.nodes_for(pages.iter().copied()));
         if let Some((page, size)) = pages.first().copied()
             && let needed @ 1.. = table.nodes_for([(page, size)])
         {
@@ -158,7 +158,7 @@ proptest! {
         for (page, size) in pages {
             table.map(page, size, frame(DATA << 10), RW, &mut frames).unwrap();
         }
-        prop_assert_eq!(table.nodes() - before, foretold);
+        prop_assert_eq!(table.nodes() - before, predicted);
     }
 
     /// Compared with a map of pages by first base page.
@@ -177,16 +177,16 @@ proptest! {
         let (mut table, mut frames) = table(format);
         let mut pages: BTreeMap<u64, (u8, u64, bool, bool)> = BTreeMap::new();
         let owner = |pages: &BTreeMap<u64, (u8, u64, bool, bool)>, at: u64| {
-            let (first, of) = pages.range(..=at).next_back()?;
-            (at < first + (1 << (of.0 - 12))).then_some((*first, *of))
+            let (first, mapped) = pages.range(..=at).next_back()?;
+            (at < first + (1 << (mapped.0 - 12))).then_some((*first, *mapped))
         };
         for (number, op) in ops.into_iter().enumerate() {
             match op {
                 Op::Map(log2, at) => {
                     let count = 1 << (log2 - 12);
                     let first = at / count * count;
-                    let in_the_way = |of: &(u8, u64, bool, bool)| of.0 > log2;
-                    if owner(&pages, first).is_some_and(|(_, of)| in_the_way(&of)) {
+                    let in_the_way = |mapped: &(u8, u64, bool, bool)| mapped.0 > log2;
+                    if owner(&pages, first).is_some_and(|(_, mapped)| in_the_way(&mapped)) {
                         continue;
                     }
                     let at = DATA + ((number as u64) << 12);
@@ -197,7 +197,7 @@ proptest! {
                 Op::Unmap(at) => {
                     let expected = owner(&pages, at);
                     let leaf = table.unmap(page(at), &mut frames);
-                    prop_assert_eq!(leaf.map(|leaf| leaf.page.raw()), expected.map(|of| of.0));
+                    prop_assert_eq!(leaf.map(|leaf| leaf.page.raw()), expected.map(|(first, _)| first));
                     if let Some((first, _)) = expected {
                         pages.remove(&first);
                     }
@@ -205,10 +205,11 @@ proptest! {
                 Op::Mark(at, written) => {
                     let first = owner(&pages, at).map(|(first, _)| first);
                     let changed = table.mark(page(at), written);
-                    let expected = first.and_then(|first| pages.get_mut(&first)).is_some_and(|of| {
-                        let before = *of;
-                        (of.2, of.3) = (true, of.3 | written);
-                        before != *of
+                    let mapped = first.and_then(|first| pages.get_mut(&first));
+                    let expected = mapped.is_some_and(|mapped| {
+                        let before = *mapped;
+                        (mapped.2, mapped.3) = (true, mapped.3 | written);
+                        before != *mapped
                     });
                     prop_assert_eq!(changed, expected);
                 }
@@ -219,12 +220,13 @@ proptest! {
             let leaf = table.leaf(page(at));
             prop_assert_eq!(
                 leaf.map(|leaf| (leaf.page.raw(), leaf.size, leaf.frame.raw())),
-                expected.map(|(first, of)| (first, size(of.0), of.1))
+                expected.map(|(first, mapped)| (first, size(mapped.0), mapped.1))
             );
             let walk = table.walk(page(at));
             prop_assert_eq!(walk.leaf, leaf);
             prop_assert_eq!(walk.leaf.map(|_| walk.used), table.used(page(at)));
-            prop_assert_eq!(table.used(page(at)), expected.map(|(_, of)| (of.2, of.3)));
+            let used = expected.map(|(_, mapped)| (mapped.2, mapped.3));
+            prop_assert_eq!(table.used(page(at)), used);
             let next = table.next(page(at), page(1 << 13)).map(|leaf| leaf.page.raw());
             let after = pages.range(at..).next().map(|(first, _)| *first);
             prop_assert_eq!(next, expected.map(|(first, _)| first).or(after));
@@ -334,7 +336,7 @@ proptest! {
                     let start = first + u64::from(number) * part;
                     prop_assert_eq!(vectors.used.of(number), plain.any(start..start + part));
                 }
-                // The vectors are in the entry behind the true one.
+                // The vectors are in the entry after the true one.
                 let walk = table.walk(leaf.page);
                 let true_entry = walk.steps().last().unwrap().at.raw();
                 prop_assert_eq!(vectors.at.raw(), true_entry + 8);

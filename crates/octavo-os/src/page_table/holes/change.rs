@@ -28,12 +28,12 @@ impl PageTable {
             return Ok(false);
         };
         let place = self.prepare_path(first, PageSize::HUGE, frame, frames)?;
-        let of = (place.node, place.first);
+        let slot = (place.node, place.first);
         if !self.nodes[place.node as usize].has_shadow {
-            self.give_back_empty(first, frames);
+            self.free_empty_nodes(first, frames);
             return Ok(false);
         }
-        let child = self.child_or_new(of, first, frames)?;
+        let child = self.child_or_new(slot, first, frames)?;
         self.uncount_entry(place.node, place.first, LEVEL);
         for at in 0..ENTRIES {
             let before = self.nodes[child as usize].entries[at];
@@ -61,29 +61,29 @@ impl PageTable {
     /// If there is no frame for it: nodes created on the way are freed.
     pub(in crate::page_table) fn child_or_new(
         &mut self,
-        of: EntryIndex,
+        slot: EntryIndex,
         page: PageNumber,
         frames: &mut Frames,
     ) -> Result<u32, OutOfMemory> {
-        if self.child_of(of) as u32 == ROOT {
+        if self.child_of(slot) as u32 == ROOT {
             match self.new_node(LEVEL - 1, frames) {
-                Ok(child) => self.nodes[of.0 as usize].children[of.1] = child,
+                Ok(child) => self.nodes[slot.0 as usize].children[slot.1] = child,
                 Err(error) => {
-                    self.give_back_empty(page, frames);
+                    self.free_empty_nodes(page, frames);
                     return Err(error);
                 }
             }
         }
-        Ok(self.child_of(of) as u32)
+        Ok(self.child_of(slot) as u32)
     }
 
     /// Patches the hole at a base page that is mapped in its place with the region's permissions: it becomes
-    /// a part of the region. Returns whether it did: a hole of another address space at the same frame keeps
-    /// the bit set, and thus the hole.
+    /// a part of the region. Returns whether the hole was patched. If another address space has a hole at the
+    /// same frame, the bit stays set, and the hole stays too.
     pub fn patch(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
-        let Some(of) = self.with_holes_at(page) else { return false };
-        let (whole, at) = (self.entry_of(of), index(page, 1));
-        let child = self.child_of(of);
+        let Some(slot) = self.with_holes_at(page) else { return false };
+        let (whole, at) = (self.entry_of(slot), index(page, 1));
+        let child = self.child_of(slot);
         let entry = self.nodes[child].entries[at];
         let frame = whole.frame(LEVEL).plus(at as u64);
         let is_alike = entry.is_present()
@@ -94,7 +94,7 @@ impl PageTable {
             self.nodes[child].set(at, Entry::NONE);
             frames.holes.remove(frame);
             self.holes.changed.push((page, false));
-            self.set_entry(of, whole.with_holes(self.filter_of(child)).with_used(entry.used()));
+            self.set_entry(slot, whole.with_holes(self.filter_of(child)).with_used(entry.used()));
         }
         is_alike
     }
@@ -106,16 +106,16 @@ impl PageTable {
     }
 
     /// Turns the page with holes around a base page into a plain 2 MiB page, if it has no holes. Returns
-    /// whether it did.
+    /// whether it is plain now.
     pub fn make_whole(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
-        let Some(of) = self.with_holes_at(page) else { return false };
+        let Some(slot) = self.with_holes_at(page) else { return false };
         let is_whole =
-            self.nodes[self.child_of(of)].entries.iter().all(|entry| *entry == Entry::NONE);
+            self.nodes[self.child_of(slot)].entries.iter().all(|entry| *entry == Entry::NONE);
         if is_whole {
-            let whole = self.entry_of(of).whole();
-            self.drop_child(of.0, of.1, LEVEL, frames);
+            let whole = self.entry_of(slot).whole();
+            self.drop_child(slot.0, slot.1, LEVEL, frames);
             self.holes.pages -= 1;
-            self.set_entry(of, whole);
+            self.set_entry(slot, whole);
             self.count_page(PageSize::HUGE, 1);
         }
         is_whole
@@ -123,9 +123,9 @@ impl PageTable {
 
     /// Splits the page with holes around a base page into base pages.
     pub fn split_with_holes(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
-        let Some(of) = self.with_holes_at(page) else { return false };
-        self.remove_holes(of.0, of.1, frames);
-        let (whole, child) = (self.entry_of(of), self.child_of(of));
+        let Some(slot) = self.with_holes_at(page) else { return false };
+        self.remove_holes(slot.0, slot.1, frames);
+        let (whole, child) = (self.entry_of(slot), self.child_of(slot));
         for at in 0..ENTRIES {
             let entry = self.nodes[child].entries[at];
             if entry == Entry::NONE {
@@ -140,29 +140,29 @@ impl PageTable {
         }
         self.holes.pages -= 1;
         let frame = self.nodes[child].frame;
-        self.set_entry(of, Entry::node(frame));
+        self.set_entry(slot, Entry::node(frame));
         true
     }
 
     /// Sets the permissions of all parts of the composite (with holes, or gapped) page around a base page.
     pub fn protect_parts(&mut self, page: PageNumber, rights: Protection) {
-        if let Some(of) = self.composite_at(page) {
-            let whole = self.entry_of(of);
+        if let Some(slot) = self.composite_at(page) {
+            let whole = self.entry_of(slot);
             let entry =
                 Entry::page(whole.frame(LEVEL), PageSize::HUGE, rights, self.format.encoding);
             let entry = match whole.is_gapped() {
                 true => entry.gapped(),
                 false => entry.with_holes(whole.filter()),
             };
-            self.set_entry(of, entry.with_used(whole.used()));
+            self.set_entry(slot, entry.with_used(whole.used()));
         }
     }
 
     /// Unmaps the composite page around a base page, including its holes.
     pub fn unmap_composite(&mut self, page: PageNumber, frames: &mut Frames) {
-        if let Some(of) = self.composite_at(page) {
-            self.drop_composite(of, frames);
-            self.give_back_empty(page, frames);
+        if let Some(slot) = self.composite_at(page) {
+            self.drop_composite(slot, frames);
+            self.free_empty_nodes(page, frames);
         }
     }
 
@@ -172,26 +172,26 @@ impl PageTable {
     }
 
     /// Clears the entry of a page with holes.
-    fn drop_composite(&mut self, of: EntryIndex, frames: &mut Frames) {
-        self.drop_child(of.0, of.1, LEVEL, frames);
-        self.uncount_entry(of.0, of.1, LEVEL);
-        self.set_entry(of, Entry::NONE);
+    fn drop_composite(&mut self, slot: EntryIndex, frames: &mut Frames) {
+        self.drop_child(slot.0, slot.1, LEVEL, frames);
+        self.uncount_entry(slot.0, slot.1, LEVEL);
+        self.set_entry(slot, Entry::NONE);
     }
 
     /// Punches a hole at a base page that is about to be mapped.
     pub(in crate::page_table) fn punch(
         &mut self,
-        of: EntryIndex,
+        slot: EntryIndex,
         page: PageNumber,
         frames: &mut Frames,
     ) {
-        let (child, place) = (self.child_of(of), index(page, 1));
+        let (child, place) = (self.child_of(slot), index(page, 1));
         if self.nodes[child].entries[place] != Entry::NONE {
             return;
         }
-        let whole = self.entry_of(of);
+        let whole = self.entry_of(slot);
         self.nodes[child].set(place, Entry::HOLE);
-        self.set_entry(of, whole.with_holes(self.filter_of(child)));
+        self.set_entry(slot, whole.with_holes(self.filter_of(child)));
         frames.holes.add(whole.frame(LEVEL).plus(place as u64));
         self.holes.changed.push((page, true));
     }
@@ -199,30 +199,30 @@ impl PageTable {
     /// Unmaps a base page of a page with holes, which becomes a hole without a page.
     pub(in crate::page_table) fn clear_hole(
         &mut self,
-        of: EntryIndex,
+        slot: EntryIndex,
         page: PageNumber,
         frames: &mut Frames,
     ) -> Option<Leaf> {
         let leaf = self.leaf(page)?;
-        let (child, at) = (self.child_of(of), index(page, 1));
-        self.punch(of, page, frames);
+        let (child, at) = (self.child_of(slot), index(page, 1));
+        self.punch(slot, page, frames);
         self.uncount_entry(child as u32, at, 1);
         self.nodes[child].set(at, Entry::HOLE);
         Some(leaf)
     }
 
-    /// Frees the page with holes around a base page if nothing is mapped in it. Returns whether there is none
-    /// any more.
-    pub(in crate::page_table) fn give_back_with_holes(
+    /// Frees the page with holes around a base page if nothing is mapped in it. Returns whether no page with
+    /// holes remains there.
+    pub(in crate::page_table) fn free_empty_page_with_holes(
         &mut self,
         page: PageNumber,
         frames: &mut Frames,
     ) -> bool {
-        let Some(of) = self.with_holes_at(page) else { return true };
-        let holes = &self.nodes[self.child_of(of)];
+        let Some(slot) = self.with_holes_at(page) else { return true };
+        let holes = &self.nodes[self.child_of(slot)];
         let is_empty = holes.present == 0 && !holes.entries.contains(&Entry::NONE);
         if is_empty {
-            self.drop_composite(of, frames);
+            self.drop_composite(slot, frames);
         }
         is_empty
     }
