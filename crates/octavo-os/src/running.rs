@@ -14,7 +14,7 @@ pub struct RunningOs(Os);
 pub struct Invalidations(Vec<Invalidation>);
 
 impl Invalidations {
-    /// How many there are: each is one shootdown.
+    /// The number of invalidations, each of which is one shootdown.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
     }
@@ -30,7 +30,7 @@ impl IntoIterator for Invalidations {
 }
 
 impl RunningOs {
-    /// Takes an operating system none of whose translations is cached yet.
+    /// Wraps an operating system of which no translation is cached yet.
     pub fn new(mut os: Os) -> Self {
         drop(os.take_invalidations());
         RunningOs(os)
@@ -41,18 +41,18 @@ impl RunningOs {
         self.0.memory()
     }
 
-    /// Runs `work`, one operation. Returns its result and the invalidations, also where memory has run out.
+    /// Runs `work`, one operation. Returns its result and the invalidations, also if memory has run out.
     pub fn change<T>(&mut self, work: impl FnOnce(&mut Os) -> T) -> (T, Invalidations) {
-        let done = work(&mut self.0);
-        (done, Invalidations(self.0.take_invalidations()))
+        let result = work(&mut self.0);
+        (result, Invalidations(self.0.take_invalidations()))
     }
 
-    /// As [`PageTable::mark`](crate::page_table::PageTable::mark), of the table of a process: by hardware.
+    /// [`PageTable::mark`](crate::page_table::PageTable::mark) by hardware, on the table of a process.
     pub fn mark(&mut self, process: ProcessId, page: PageNumber, written: bool) -> bool {
         self.0.memory_mut().process_mut(process).table.mark(page, written)
     }
 
-    /// As [`PageTable::mark_part`](crate::page_table::PageTable::mark_part), of the table of a process: by hardware.
+    /// [`PageTable::mark_part`](crate::page_table::PageTable::mark_part) by hardware, on the table of a process.
     pub fn mark_part(
         &mut self,
         process: ProcessId,

@@ -103,7 +103,7 @@ impl Vmas {
         self.map.get_key_value(&page.raw()).map(|(pages, vma)| (pages.clone(), *vma))
     }
 
-    /// Adds a mapping, in place of those it overlaps.
+    /// Adds a mapping, in place of the parts of mappings that it overlaps.
     pub fn map(&mut self, pages: Pages, vma: Vma) {
         if !pages.is_empty() {
             self.map.insert(pages, vma);
@@ -122,8 +122,8 @@ impl Vmas {
         if pages.is_empty() {
             return Vec::new();
         }
-        let cut = |of: &Pages| of.start.max(pages.start)..of.end.min(pages.end);
-        self.map.overlapping(pages).map(|(of, vma)| (cut(of), *vma)).collect()
+        let cut = |range: &Pages| range.start.max(pages.start)..range.end.min(pages.end);
+        self.map.overlapping(pages).map(|(range, vma)| (cut(range), *vma)).collect()
     }
 
     /// Changes the mappings in a range, split at its ends.
@@ -159,7 +159,7 @@ impl Vmas {
     }
 }
 
-/// The backing of a mapping of `source`; `object` gives the object of a name.
+/// The backing of a mapping of `source`; `object` returns the object of a file's path, or a new object for `None`.
 pub fn backing_of(
     source: &MapSource,
     flags: u64,

@@ -197,7 +197,8 @@ proptest! {
                 Op::Unmap(at) => {
                     let expected = owner(&pages, at);
                     let leaf = table.unmap(page(at), &mut frames);
-                    prop_assert_eq!(leaf.map(|leaf| leaf.page.raw()), expected.map(|(first, _)| first));
+                    let first = expected.map(|(first, _)| first);
+                    prop_assert_eq!(leaf.map(|leaf| leaf.page.raw()), first);
                     if let Some((first, _)) = expected {
                         pages.remove(&first);
                     }

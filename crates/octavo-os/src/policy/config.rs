@@ -44,7 +44,7 @@ pub trait PolicySettings: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The settings with values from texts, those in nested structs too.
+    /// The settings with values from texts, also in nested structs.
     fn read(&self, texts: &Texts) -> Result<Self, AllowedValues>
     where
         Self: Sized + DeserializeOwned,

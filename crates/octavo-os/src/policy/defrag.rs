@@ -63,15 +63,15 @@ impl Defragmenter {
         order: Order,
         advised: bool,
     ) -> Result<FrameNumber, OutOfMemory> {
-        let had = memory.frames.allocate_free(order, Owner::Data);
-        if had.is_err() && self.make_room(memory, order, advised, |_| false) {
+        let block = memory.frames.allocate_free(order, Owner::Data);
+        if block.is_err() && self.make_room(memory, order, advised, |_| false) {
             return memory.frames.allocate_free(order, Owner::Data);
         }
-        had
+        block
     }
 
-    /// Reacts to a missing block of `order` by the setting; frames selected by `stays` are not moved. Returns
-    /// whether memory was compacted at once.
+    /// Reacts to a missing block of `order` as the setting says; frames selected by `stays` are not moved.
+    /// Returns whether memory was compacted at once.
     pub fn make_room(
         &mut self,
         memory: &mut Memory,
@@ -99,8 +99,8 @@ impl Defragmenter {
         }
     }
 
-    /// Compacts memory at once until a block of `order` is free, unless this is put off after failures; frames
-    /// selected by `stays` are not moved.
+    /// Compacts memory at once until a block of `order` is free, unless compaction is deferred after failures;
+    /// frames selected by `stays` are not moved.
     pub fn compact(
         &mut self,
         memory: &mut Memory,
@@ -109,15 +109,15 @@ impl Defragmenter {
     ) {
         let deferral = &mut self.deferrals[order.index()];
         deferral.considered += 1;
-        let put_off = deferral.shift > 0 && deferral.considered < 1 << deferral.shift;
-        if put_off || memory.frames.free_frames() < order.frames() {
+        let is_deferred = deferral.shift > 0 && deferral.considered < 1 << deferral.shift;
+        if is_deferred || memory.frames.free_frames() < order.frames() {
             return;
         }
         let limits = CompactionLimits::ONE_BLOCK;
         memory.compact_for(&mut self.compactor, order, limits, stays);
         let deferral = &mut self.deferrals[order.index()];
-        let made = memory.frames.buddy().largest_free_order() >= Some(order);
+        let is_free = memory.frames.buddy().largest_free_order() >= Some(order);
         deferral.considered = 0;
-        deferral.shift = if made { 0 } else { (deferral.shift + 1).min(MAX_DEFER_SHIFT) };
+        deferral.shift = if is_free { 0 } else { (deferral.shift + 1).min(MAX_DEFER_SHIFT) };
     }
 }

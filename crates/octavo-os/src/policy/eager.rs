@@ -5,10 +5,12 @@
 //! The page table keeps the ranges ([`PageTable::ranges`](crate::page_table::PageTable::ranges)) of all
 //! mapped pages, redundantly to its entries. Inside the ranges it uses huge pages, or other allowed sizes,
 //! wherever they fit, as Linux does; blocks are then placed so that virtual and physical addresses have equal
-//! alignment. A baseline with huge pages therefore misses the first-level TLBs as often (Section IV-B). With `largest` set to 4 KiB it uses base pages only.
+//! alignment. Misses in first-level TLBs are therefore as frequent as in a baseline with huge pages (Section
+//! IV-B). With `largest` set to 4 KiB, eager paging uses base pages only.
 //!
 //! A mapping larger than free memory is left to demand paging and counted as a fallback: programs map far
-//! more than they use. So are inaccessible mappings, until they become accessible, and pages given back.
+//! more than they use. Demand paging also serves inaccessible mappings, until they become accessible, and
+//! pages given back.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
 use serde::{Deserialize, Serialize};
@@ -102,8 +104,8 @@ impl Request {
             let largest = memory.frames.shape().largest().raw().min(rest.ilog2() as u8);
             // A shorter block would lose the common alignment, and with it large pages.
             let smallest = if rest < base_pages(self.page) { 0 } else { self.page.base_shift() };
-            let behind = next.and_then(|next| at_or_below(memory, next, smallest, largest));
-            let (frame, order) = match behind {
+            let following = next.and_then(|next| at_or_below(memory, next, smallest, largest));
+            let (frame, order) = match following {
                 Some(block) => block,
                 None => largest_block(memory, Order::new(largest).expect("not above memory's"))?,
             };

@@ -3,8 +3,8 @@
 //! All anonymous memory uses this page size. A page at the end of a mapping is whole, since such a kernel
 //! rounds mappings up; the excess is counted. Addresses, however, are those of a program with 4 KiB pages:
 //! where two mappings share a page of the larger size, such a kernel would have placed them differently; here
-//! each gets the largest pages that it does not share. File pages and shared pages stay base pages of 4 KiB,
-//! so that they may fragment memory; a page without a free block falls back to base pages.
+//! each gets the largest pages that it does not share. File pages and shared pages stay base pages of 4 KiB
+//! and may fragment memory; a page without a free block falls back to base pages.
 //!
 //! If the page table does not support the size, contiguous base pages are mapped at once.
 
@@ -49,7 +49,7 @@ impl PolicySettings for FixedConfig {
     }
 }
 
-/// One larger base page size.
+/// A larger base page size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed {
     config: FixedConfig,

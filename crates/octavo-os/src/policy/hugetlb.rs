@@ -24,7 +24,7 @@ use crate::vmas::{Backing, Pages, Vma};
 pub struct HugetlbConfig {
     /// Pages of 2 MiB in the pool, at most as many as the largest memory has.
     pub nr_hugepages: u64,
-    /// Pages of 1 GiB in the pool, limited as those of 2 MiB; memory must have blocks of that size.
+    /// Pages of 1 GiB in the pool, limited likewise; memory must have blocks of that size.
     pub nr_gigantic_pages: u64,
     /// If set, all anonymous memory uses the pool's pages of this size, not only mappings with `MAP_HUGETLB`.
     #[serde(with = "page_size_or_none")]
@@ -83,7 +83,7 @@ impl Hugetlb {
     }
 
     fn pool(&mut self, size: PageSize) -> Option<&mut Vec<FrameNumber>> {
-        self.pools.iter_mut().find(|(of, _)| *of == size).map(|(_, pool)| pool)
+        self.pools.iter_mut().find(|(pool_size, _)| *pool_size == size).map(|(_, pool)| pool)
     }
 
     fn size_for(&self, vma: &Vma) -> Option<PageSize> {
@@ -142,8 +142,8 @@ impl Policy for Hugetlb {
         for leaf in memory.leaves(process, pages) {
             let whole = around(leaf.page, leaf.size);
             let inside = pages.start <= whole.start && whole.end <= pages.end;
-            let alone = inside && !memory.is_shared(&leaf);
-            if let Some(pool) = self.pool(leaf.size).filter(|_| alone) {
+            let is_unshared = inside && !memory.is_shared(&leaf);
+            if let Some(pool) = self.pool(leaf.size).filter(|_| is_unshared) {
                 memory.unmap_keeping_frames(process, &leaf);
                 memory.frames.change_owner(leaf.frame, Order::of(leaf.size), Owner::Reserved);
                 pool.push(leaf.frame);

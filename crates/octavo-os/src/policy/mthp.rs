@@ -3,8 +3,7 @@
 //! `mm/memory.c`; `Documentation/admin-guide/mm/transhuge.rst`).
 //!
 //! If the page table does not support a size, as on x86-64 between 4 KiB and 2 MiB, such a page is mapped as
-//! Linux does: as contiguous base pages, all at once. Hardware that coalesces translations finds them
-//! contiguous.
+//! in Linux: as contiguous base pages, all at once. Hardware can then coalesce their translations.
 //!
 //! `khugepaged` also makes huge pages of 2 MiB, from base pages only.
 
@@ -29,10 +28,10 @@ const SIZES_LOG2: RangeInclusive<u8> = 14..=21;
 pub struct MthpConfig {
     /// Where pages of all sizes are used: `transparent_hugepage/enabled`; `None` for `never`.
     pub enabled: Option<FaultHuge>,
-    /// The smallest and the largest size in use: of `hugepages-<size>kB/enabled`, those between are enabled.
+    /// The smallest size in use: `hugepages-<size>kB/enabled` is set for all sizes from `smallest` to `largest`.
     #[serde(with = "page_size")]
     pub smallest: PageSize,
-    /// See [`MthpConfig::smallest`]. Below 2 MiB, `khugepaged` does not run.
+    /// The largest size in use: see [`MthpConfig::smallest`]. Below 2 MiB, `khugepaged` does not run.
     #[serde(with = "page_size")]
     pub largest: PageSize,
     /// The reaction of a fault to a missing free block.
@@ -66,7 +65,7 @@ impl Default for MthpConfig {
 }
 
 impl MthpConfig {
-    /// The settings of `khugepaged`, which does not run for `never`, nor where 2 MiB is not enabled.
+    /// The settings of `khugepaged`, which runs only if huge pages are enabled and 2 MiB is among the sizes.
     fn khugepaged(&self) -> ThpConfig {
         let runs = self.enabled.is_some() && self.largest == PageSize::HUGE;
         ThpConfig {
@@ -119,7 +118,7 @@ impl Mthp {
 impl Policy for Mthp {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, ref mapping, ref vma } = *fault;
-        let mut wanted = false;
+        let mut has_fallen_back = false;
         let allowed = self.is_enabled && self.khugepaged.allows(vma);
         let sizes = self.sizes_log2.clone().rev().filter_map(PageSize::from_log2);
         for size in sizes.filter(|_| allowed) {
@@ -130,8 +129,8 @@ impl Policy for Mthp {
             }
             let (order, advised) = (Order::of(size), vma.advice == Advice::Huge);
             let Ok(block) = self.khugepaged.defragmenter.block(memory, order, advised) else {
-                memory.counters.fallbacks += u64::from(!wanted);
-                wanted = true;
+                memory.counters.fallbacks += u64::from(!has_fallen_back);
+                has_fallen_back = true;
                 continue;
             };
             if memory.map_run(process, &pages, block, size, vma.rights).is_ok() {

@@ -51,7 +51,7 @@ pub struct OsConfig {
     pub same_pages_every_instructions: u64,
 }
 
-/// In place of the policy where only the common settings are read.
+/// Placeholder for the policy when only the common settings are read.
 fn no_policy() -> PolicyConfig {
     BaseConfig {}.into()
 }
@@ -123,12 +123,12 @@ impl OsConfig {
     }
 }
 
-/// Numbers of every type, of which a check refuses one if it has bounds within the type's.
+/// The smallest and largest values of all number types: a check with narrower bounds than its type rejects one of them.
 const EXTREMES: [u64; 5] = [0, u8::MAX as u64, u16::MAX as u64, u32::MAX as u64, u64::MAX];
 
 impl OsConfig {
-    /// The policy's advice on a value that its type cannot have. `None` where the policy accepts every number of
-    /// the type, or it is none of a number.
+    /// The policy's advice on a value outside the type of the setting. `None` if the policy accepts every number of
+    /// the type, or if the setting is not a number.
     fn advice(&self, mut texts: Texts, key: &str) -> Option<String> {
         EXTREMES.iter().find_map(|number| {
             *texts.0.get_mut(key)? = number.to_string();

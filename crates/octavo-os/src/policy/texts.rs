@@ -26,7 +26,7 @@ impl Texts {
         Texts(fields.into_iter().map(|(name, value)| (name, text(value))).collect())
     }
 
-    /// Reads a struct; what is none of its fields is skipped.
+    /// Reads a struct, and skips texts that belong to none of its fields.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Texts {
     }
 }
 
-/// The allowed values of a setting that has another.
+/// The allowed values of a setting whose text is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("give {allowed}{meant}")]
 pub struct AllowedValues {
@@ -97,7 +97,7 @@ impl<'de> Deserializer<'de> for Text<'_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, AllowedValues> {
         match self.0.parse() {
-            Ok(is) => visitor.visit_bool(is),
+            Ok(value) => visitor.visit_bool(value),
             Err(_) => self.deserialize_any(visitor),
         }
     }

@@ -126,7 +126,7 @@ pub struct Thp {
     khugepaged_defrag: bool,
     /// The time of the next scan.
     next_scan_instructions: u64,
-    /// The position of the next scan.
+    /// The process and base page at which the next scan begins.
     at: (u16, u64),
 }
 
@@ -147,7 +147,8 @@ impl Thp {
         Thp { defragmenter: Defragmenter::new(defrag), khugepaged_defrag, ..self }
     }
 
-    /// Places a new huge page, after compaction if necessary and asked for. Returns whether it is there.
+    /// Places a new huge page, after compaction if that is necessary and enabled. Returns whether the page was
+    /// placed.
     fn place_huge(&mut self, memory: &mut Memory, fault: &Fault, first: PageNumber) -> bool {
         let place = |memory: &mut Memory| {
             memory.place_new(fault.process, first, PageSize::HUGE, fault.vma.rights).is_ok()
@@ -184,14 +185,14 @@ impl Thp {
         let every = self.config.scan_every_instructions;
         let is_due = every > 0 && instructions >= self.next_scan_instructions;
         if is_due {
-            // This scan stands for all that were due meanwhile.
+            // This scan replaces all scans that have become due.
             let missed = (instructions - self.next_scan_instructions) / every;
             self.next_scan_instructions += (missed + 1) * every;
         }
         is_due
     }
 
-    /// Scans some ranges of huge pages, and calls `make` for those that may be collapsed.
+    /// Scans the next ranges of huge pages, and calls `make` for each range that may be collapsed.
     pub fn scan(
         &mut self,
         memory: &mut Memory,

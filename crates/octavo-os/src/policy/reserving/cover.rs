@@ -16,8 +16,8 @@ fn block_around(page: u64, order: Order) -> Pages {
 
 impl ReservationManager {
     /// Reserves the unreserved part of a range by the fewest blocks that span it exactly ("an aligned 28kB
-    /// request results in 16kB+8kB+4kB", Section III-B.2) or, if `round_up` is set and nothing is mapped
-    /// behind it, by blocks of which the last extends past its end.
+    /// request results in 16kB+8kB+4kB", Section III-B.2). If `round_up` is set and nothing is mapped after
+    /// the range, the last block extends past its end instead.
     pub fn cover(
         &mut self,
         memory: &mut Memory,
@@ -62,7 +62,9 @@ impl ReservationManager {
     ) {
         let largest_free = memory.frames.buddy().largest_free_order();
         let order = Order::new((block.end - block.start).ilog2() as u8).expect("a block");
-        if order < self.rules.smallest || largest_free.is_none_or(|of| of < self.rules.smallest) {
+        if order < self.rules.smallest
+            || largest_free.is_none_or(|largest| largest < self.rules.smallest)
+        {
             return;
         }
         if self.reserve(memory, process, block, block, Constituents::All) {
@@ -115,7 +117,7 @@ impl ReservationManager {
         orders.rev().filter_map(Order::new).any(|order| {
             let block = block_around(page, order);
             match memory.process(process).vmas.within(&block).as_slice() {
-                [(mapped, of)] if of == vma => {
+                [(mapped, found)] if found == vma => {
                     self.reserve(memory, process, &block, mapped, Constituents::All)
                 }
                 _ => false,
@@ -123,11 +125,11 @@ impl ReservationManager {
         })
     }
 
-    /// Handles a new mapping of `pages`: an overlapping reservation belonged to a heap that ended before; the
-    /// heap has grown, or else the reservation yields.
+    /// Handles a new mapping of `pages`. An overlapping reservation extends past the end of a heap. If the heap
+    /// has grown into `pages`, they belong to the reservation; otherwise they are removed from it.
     pub fn claim(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
         for start in self.overlapping(process, pages) {
-            let reserved = self.of(process).get_mut(&start).expect("it was found");
+            let reserved = self.of_process(process).get_mut(&start).expect("it was found");
             let end = start + reserved.order.frames();
             let apart = reserved.mapped.end <= pages.start || pages.end <= reserved.mapped.start;
             if vma.backing == Backing::Heap && reserved.mapped.end == pages.start {
@@ -149,40 +151,40 @@ impl ReservationManager {
         constituents: Constituents,
     ) -> bool {
         let order = Order::new((pages.end - pages.start).ilog2() as u8).expect("a block");
-        let nothing_else = mapped == pages
+        let is_only_mapping = mapped == pages
             || memory
                 .process(process)
                 .vmas
                 .within(pages)
                 .iter()
                 .all(|(part, _)| mapped.start <= part.start && part.end <= mapped.end);
-        if order < self.rules.smallest || !nothing_else || !self.is_new(memory, process, pages) {
+        if order < self.rules.smallest || !is_only_mapping || !self.is_new(memory, process, pages) {
             return false;
         }
-        let mut had = memory.frames.reserve(order);
-        if had.is_none() && self.rules.defrag != Defrag::Never {
+        let mut reserved_block = memory.frames.reserve(order);
+        if reserved_block.is_none() && self.rules.defrag != Defrag::Never {
             let blocks = self.blocks();
             let stays = |frame| is_in(&blocks, frame);
             if self.defragmenter.make_room(memory, order, false, stays) {
-                had = memory.frames.reserve(order);
+                reserved_block = memory.frames.reserve(order);
             }
         }
-        let Some((id, block)) = had else { return false };
+        let Some((id, block)) = reserved_block else { return false };
         let touched = Population::none(order);
         let reserved =
             ReservedRange { id, block, order, touched, mapped: mapped.clone(), constituents };
-        self.of(process).insert(pages.start, reserved);
+        self.of_process(process).insert(pages.start, reserved);
         true
     }
 
     /// Whether a range is neither touched nor reserved.
     fn is_new(&mut self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
         for start in self.overlapping(process, pages) {
-            let reserved = &self.of(process)[&start];
+            let reserved = &self.of_process(process)[&start];
             if memory.frames.is_reserved(reserved.id) {
                 return false;
             }
-            self.of(process).remove(&start);
+            self.of_process(process).remove(&start);
         }
         memory.is_untouched(process, pages)
     }

@@ -31,7 +31,7 @@ use crate::vmas::Pages;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReserveWhen {
-    /// When it is made.
+    /// When the mapping is made.
     #[default]
     Mapped,
     /// At the first touch, the largest block around that page: for programs that map far more than they use.
@@ -99,7 +99,7 @@ impl ReservationManager {
         memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
     }
 
-    /// Maps a page from the reservation that has its frame unclaimed, if any.
+    /// Maps a page at its unclaimed frame in a reservation. Returns `false` if no reservation has such a frame.
     fn map_reserved(&mut self, memory: &mut Memory, fault: &Fault) -> Result<bool, OutOfMemory> {
         let threshold_percent = self.rules.threshold_percent;
         let Some((start, reserved)) = self.find(memory, fault.process, fault.page) else {
@@ -124,8 +124,8 @@ impl ReservationManager {
             new_pages += frames;
             match placed {
                 Ok(()) => memory.zeroed(frame, frames),
-                // There was no frame for a page table, even after breaking all reservations, including this
-                // one.
+                // No frame was left for a page table, even after all reservations were broken, including
+                // this one.
                 Err(_) => memory.frames.free_range(frame, frames),
             }
         }
@@ -133,7 +133,7 @@ impl ReservationManager {
             memory.counters.bytes_mapped_untouched += (new_pages - 1) * PageSize::BASE.bytes();
         }
         if !memory.frames.is_reserved(reserved.id) {
-            self.of(fault.process).remove(&start);
+            self.of_process(fault.process).remove(&start);
         }
         placed.map(|()| true)
     }
@@ -141,7 +141,7 @@ impl ReservationManager {
     /// Removes a range from all reservations.
     pub fn cut(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
         for start in self.overlapping(process, pages) {
-            let reserved = self.of(process).remove(&start).expect("it was found");
+            let reserved = self.of_process(process).remove(&start).expect("it was found");
             let end = start + reserved.order.frames();
             let places = pages.start.max(start) - start..pages.end.min(end) - start;
             for (at, order, id) in memory.frames.split_reservation(reserved.id, places) {
@@ -160,7 +160,7 @@ impl ReservationManager {
                     mapped,
                     constituents: reserved.constituents,
                 };
-                self.of(process).insert(from, part);
+                self.of_process(process).insert(from, part);
             }
         }
     }
@@ -180,7 +180,7 @@ impl ReservationManager {
         }
     }
 
-    /// Makes the wanted blocks in the background, by the setting.
+    /// Compacts memory in the background for the blocks wanted since the last call.
     pub fn background(&mut self, memory: &mut Memory) {
         let blocks = self.blocks();
         self.defragmenter.background(memory, |frame| is_in(&blocks, frame));
@@ -196,7 +196,7 @@ impl ReservationManager {
         blocks
     }
 
-    fn of(&mut self, process: ProcessId) -> &mut BTreeMap<u64, ReservedRange> {
+    fn of_process(&mut self, process: ProcessId) -> &mut BTreeMap<u64, ReservedRange> {
         self.reserved.entry(process).or_default()
     }
 
@@ -207,7 +207,7 @@ impl ReservationManager {
         process: ProcessId,
         page: PageNumber,
     ) -> Option<(u64, &mut ReservedRange)> {
-        let all = self.of(process);
+        let all = self.of_process(process);
         let (&start, reserved) = all.range(..=page.raw()).next_back()?;
         if start + reserved.order.frames() <= page.raw() {
             return None;
@@ -221,7 +221,7 @@ impl ReservationManager {
 
     /// The first pages of the reservations that overlap a range.
     fn overlapping(&mut self, process: ProcessId, pages: &Pages) -> Vec<u64> {
-        let all = self.of(process);
+        let all = self.of_process(process);
         let before = all.range(..pages.start).next_back();
         let reaches = |(start, reserved): &(&u64, &ReservedRange)| {
             **start + reserved.order.frames() > pages.start
