@@ -31,7 +31,7 @@ fn lengths(memory: &Memory, process: ProcessId) -> [u64; 3] {
     [512, 520, 528].map(|at| memory.process(process).table.anchored_pages(page(at)))
 }
 
-/// The anchors written by an operation, which ends there.
+/// The number of anchors written by an operation and at its end.
 fn cost(memory: &mut Memory, operation: impl FnOnce(&mut Memory)) -> u64 {
     let before = (memory.counters.anchors_written, memory.counters.entries_written);
     operation(memory);
@@ -50,9 +50,9 @@ fn anchor_is_written_with_its_own_entry_or_for_the_page_that_extends_it() {
         .map(|at| cost(&mut memory, |memory| map(memory, process, first, at..at + 1)));
     assert_eq!(written, [0, 1, 1, 1, 1, 1, 1, 1, 0, 1]);
     assert_eq!(lengths(&memory, process), [8, 2, 0]);
-    // A page beyond a gap lengthens none.
+    // A page after a gap lengthens no anchor.
     assert_eq!(cost(&mut memory, |memory| map(memory, process, first, 11..12)), 0);
-    // Its gap is closed: all four pages.
+    // The page in the gap lengthens the anchor to all four pages.
     assert_eq!(cost(&mut memory, |memory| map(memory, process, first, 10..11)), 1);
     assert_eq!(lengths(&memory, process), [8, 4, 0]);
 }
@@ -74,7 +74,7 @@ fn changes_shorten_anchors_before_them() {
     assert_eq!(lengths(&memory, process), [8, 8, 8]);
     assert_eq!(cost(&mut memory, |memory| memory.release(process, &(514..515)).unwrap()), 1);
     assert_eq!(lengths(&memory, process), [2, 8, 8]);
-    // The end of the second block, and the anchor of the third with it.
+    // The end of the second block is unmapped, with the anchor of the third.
     assert_eq!(cost(&mut memory, |memory| memory.release(process, &(526..529)).unwrap()), 1);
     assert_eq!(lengths(&memory, process), [2, 6, 0]);
     let protect = |memory: &mut Memory, rights| {
@@ -82,7 +82,7 @@ fn changes_shorten_anchors_before_them() {
     };
     assert_eq!((protect(&mut memory, R), lengths(&memory, process)), (1, [2, 1, 0]));
     assert_eq!((protect(&mut memory, RW), lengths(&memory, process)), (1, [2, 6, 0]));
-    // Another frame.
+    // A page gets another frame.
     let other = memory.frames.allocate(Order::BASE, Owner::Data).unwrap();
     let moved = cost(&mut memory, |memory| {
         memory.map(process, page(523), PageSize::BASE, other, RW).unwrap()
@@ -120,20 +120,20 @@ fn choice_rewrites_anchors_and_invalidates_all_pages() {
     let mut os = Os::new(memory, Box::new(BasePages));
     os.background(10);
     let counted = |os: &Os| {
-        let of = os.memory();
-        let log2 = of.process(process).table.anchor_log2();
+        let memory = os.memory();
+        let log2 = memory.process(process).table.anchor_log2();
         (
             log2,
-            of.anchor_distance(),
-            of.counters.anchors_written,
-            of.counters.anchor_distance_changes,
+            memory.anchor_distance(),
+            memory.counters.anchors_written,
+            memory.counters.anchor_distance_changes,
         )
     };
     assert_eq!(counted(&os), (4, Some(16), 3, 1));
     let invalidated = os.take_invalidations();
     assert_eq!((invalidated.len(), invalidated[0].pages.clone()), (1, 0..u64::MAX));
     assert_eq!(os.memory().process(process).table.anchored_pages(page(1056)), 16);
-    // The choice is made again after 100 instructions, and changes nothing where it is no better.
+    // The distance is chosen again after 100 instructions.
     os.memory_mut().release(process, &(1024..1039)).unwrap();
     os.memory_mut().release(process, &(1056..1071)).unwrap();
     os.memory_mut().release(process, &(1096..1104)).unwrap();
@@ -142,7 +142,7 @@ fn choice_rewrites_anchors_and_invalidates_all_pages() {
     assert_eq!(counted(&os).0, 4);
     os.background(110);
     assert_eq!((counted(&os).0, counted(&os).3), (3, 2), "a chunk of 8 and two single pages");
-    // A copy of the process begins with its distance.
+    // A child begins with the distance of its parent.
     let child = os.fork(process).unwrap();
     let _ = os.take_invalidations();
     let table = &os.memory().process(child).table;

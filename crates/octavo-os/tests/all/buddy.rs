@@ -84,13 +84,13 @@ impl Pair {
         let fast: Vec<_> = self.fast.iter().map(|(block, order)| (block, order.raw())).collect();
         assert_eq!(fast, blocks);
         for order in Order::all() {
-            let of_order: Vec<_> = blocks
+            let blocks_of_order: Vec<_> = blocks
                 .iter()
                 .filter(|(_, found)| *found == order.raw())
                 .map(|(block, _)| *block)
                 .collect();
-            assert_eq!(self.fast.free_blocks(order), of_order.len() as u64);
-            assert!(self.fast.blocks(order).eq(of_order));
+            assert_eq!(self.fast.free_blocks(order), blocks_of_order.len() as u64);
+            assert!(self.fast.blocks(order).eq(blocks_of_order));
             let smaller = blocks.iter().filter(|(_, found)| *found < order.raw());
             let last = smaller.map(|(block, found)| block.plus((1 << found) - 1)).max();
             assert_eq!(self.fast.last_in_smaller(order, self.frames), last);

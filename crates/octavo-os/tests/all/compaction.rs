@@ -108,13 +108,13 @@ proptest! {
             prop_assert_eq!(fast.blocks_made, naive.blocks_made);
             prop_assert_eq!(fast.scanned_for_moving, naive.scanned_for_moving);
             prop_assert_eq!(fast.scanned_for_free, naive.scanned_for_free);
-            let of_data: Vec<_> = naive
+            let data_moves: Vec<_> = naive
                 .moves
                 .iter()
                 .copied()
                 .filter(|&(from, _)| cells[from].owner == Some(Owner::Data))
                 .collect();
-            prop_assert_eq!(relocator.moves, of_data);
+            prop_assert_eq!(relocator.moves, data_moves);
             for (from, to) in naive.moves {
                 cells[to] = cells[from];
                 cells[from].owner = None;
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// All data frames but every sixteenth are free: compaction restores 2 MiB blocks and reports each move.
+/// Of 16 frames, 15 are free and one holds data: compaction restores 2 MiB blocks and reports each move.
 #[test]
 fn compaction_gathers_scattered_data() {
     let data = Cell { owner: Some(Owner::Data), pinned: false };

@@ -29,7 +29,7 @@ fn folded(memory: &Memory, process: ProcessId) -> [bool; 4] {
         let pages = 512 + block * BLOCK..512 + (block + 1) * BLOCK;
         let all: Vec<bool> = pages.map(|at| table.is_folded(page(at))).collect();
         assert!(
-            all.iter().all(|is| *is == all[0]),
+            all.iter().all(|is_folded| *is_folded == all[0]),
             "a hint is in all entries of a block or in none"
         );
         all[0]
@@ -37,11 +37,11 @@ fn folded(memory: &Memory, process: ProcessId) -> [bool; 4] {
     [0, 1, 2, 3].map(of_block)
 }
 
-/// Folds, unfolds, entries written and shootdowns of an operation, which ends there.
+/// Folds, unfolds, entries written and shootdowns of an operation, including its end.
 fn cost(memory: &mut Memory, operation: impl FnOnce(&mut Memory)) -> [u64; 4] {
     let counted = |memory: &Memory| {
-        let of = &memory.counters;
-        [of.folds, of.unfolds, of.entries_written, of.shootdowns]
+        let counters = &memory.counters;
+        [counters.folds, counters.unfolds, counters.entries_written, counters.shootdowns]
     };
     let before = counted(memory);
     operation(memory);
@@ -97,7 +97,7 @@ fn forked_process_has_the_hint_until_one_stores() {
     let fork = cost(&mut memory, |memory| child = memory.fork(process).ok());
     assert_eq!(fork, [0, 0, 2 * 64, 1]);
     let child = child.unwrap();
-    assert_eq!([process, child].map(|of| folded(&memory, of)), [[true; 4]; 2]);
+    assert_eq!([process, child].map(|process| folded(&memory, process)), [[true; 4]; 2]);
     let store = cost(&mut memory, |memory| {
         memory.copy_on_write(child, page(520), RW, CopyOnWrite::Split).unwrap();
     });
@@ -107,7 +107,7 @@ fn forked_process_has_the_hint_until_one_stores() {
 }
 
 #[test]
-fn moved_block_has_the_hint_where_it_is_aligned() {
+fn moved_block_has_the_hint_if_it_is_aligned() {
     let (mut memory, process, _) = four_blocks();
     let moved = cost(&mut memory, |memory| {
         memory.move_pages(process, &(544..560), &(1024..1040)).unwrap();

@@ -168,15 +168,16 @@ proptest! {
         let built = state.build(shape(regions * 512, 10), seed).unwrap();
         prop_assert_eq!(built.check(), Ok(()));
         let all = holders(&built);
-        let held = |region: &[Option<Owner>]| region.iter().filter(|of| of.is_some()).count();
+        let held = |region: &[Option<Owner>]| region.iter().filter(|owner| owner.is_some()).count();
         let (mut left, mut used) = (regions, 0);
         for (number, group) in groups.iter().enumerate() {
             let wanted = ((regions as f64 * group.portion).round() as u64).min(left);
-            let found = all.chunks(512).filter(|of| held(of) == (number + 1) * 64).count() as u64;
+            let found =
+                all.chunks(512).filter(|region| held(region) == (number + 1) * 64).count() as u64;
             prop_assert_eq!(found, wanted);
             (left, used) = (left - wanted, used + wanted);
         }
-        let clean = all.chunks(512).filter(|of| held(of) == 0).count() as u64;
+        let clean = all.chunks(512).filter(|region| held(region) == 0).count() as u64;
         prop_assert_eq!(clean, regions - used);
     }
 
@@ -248,8 +249,9 @@ fn dispersed_faults_are_independent() {
     let built = Fragmentation::Faults(faults).build(shape(1 << 20, 10), 1).unwrap();
     let held = holders(&built);
     let healthy = |frames: &[Option<Owner>]| frames.iter().all(Option::is_none);
-    let of_chunk = |chunk: &[Option<Owner>]| chunk.chunks(16).filter(|of| healthy(of)).count();
-    let chunks: Vec<usize> = held.chunks(1024).map(of_chunk).collect();
+    let healthy_blocks =
+        |chunk: &[Option<Owner>]| chunk.chunks(16).filter(|frames| healthy(frames)).count();
+    let chunks: Vec<usize> = held.chunks(1024).map(healthy_blocks).collect();
     // 0.945^16 of 65,536 sub-blocks, with a standard deviation of 126.
     let all: usize = chunks.iter().sum();
     assert!((26_510 - 500..26_510 + 500).contains(&all), "{all}");

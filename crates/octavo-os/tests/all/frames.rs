@@ -105,13 +105,13 @@ fn held_block(held: &BTreeMap<u64, Owner>, at: Index, order: Order) -> Option<u6
 #[test]
 fn invalid_memory_sizes_are_rejected() {
     let refused = |frames| MemoryShape::new(frames, Order::LINUX).unwrap_err().to_string();
-    let says = "a physical memory of 0 frames of 4 KiB: it has 1 to 1073741824 frames (4 TiB)";
-    assert_eq!(refused(0), says);
+    let expected = "a physical memory of 0 frames of 4 KiB: it has 1 to 1073741824 frames (4 TiB)";
+    assert_eq!(refused(0), expected);
     assert!(refused(MemoryShape::MAX_FRAMES + 1).contains("1 to 1073741824"));
     assert!(MemoryShape::new(MemoryShape::MAX_FRAMES, Order::LINUX).is_ok());
 }
 
-/// Of the first tier that has a free frame.
+/// The last free frame of the first tier with a free frame.
 #[test]
 fn page_tables_may_take_the_last_free_frames() {
     let mut frames = Frames::new(MemoryShape::new(1 << 12, Order::LINUX).unwrap());

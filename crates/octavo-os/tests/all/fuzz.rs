@@ -124,8 +124,8 @@ impl Policy for PunchingHoles {
 
     fn background(&mut self, memory: &mut Memory, _instructions: u64) {
         let live: Vec<_> = memory.live().collect();
-        let what = self.random.draw(6);
-        if what == 5 {
+        let action = self.random.draw(6);
+        if action == 5 {
             let limits = CompactionLimits::ONE_BLOCK;
             memory.compact_for(&mut self.compactor, Order::HUGE, limits, |_| false);
             return;
@@ -133,7 +133,7 @@ impl Policy for PunchingHoles {
         for process in live {
             for (region, before) in memory.pages_with_holes_in(process, &(0..u64::MAX)) {
                 let pages = around(region.page, PageSize::HUGE);
-                match what {
+                match action {
                     0 => {
                         memory.split_with_holes(process, region.page);
                     }
@@ -217,14 +217,14 @@ fn merged(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
-/// Page tables whose nodes are sorted in areas of at least so many base pages.
+/// Page tables whose nodes are sorted in areas of at least `min_pages` base pages.
 fn sorted(frames: u64, copy_on_write: CopyOnWrite, (levels, min_pages): ([bool; 2], u64)) -> Setup {
     let sorted = SortedFormat { levels, min_pages, registers: 2 };
     let format = Format { sorted: Some(sorted), ..Format::default() };
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
-/// Page tables with anchors, whose distance is chosen at each tick or stays.
+/// Page tables with anchors, whose distance is chosen at each tick or stays the same.
 fn anchored(frames: u64, copy_on_write: CopyOnWrite, first_log2: u8, is_chosen: bool) -> Setup {
     let every = u64::from(is_chosen);
     let anchors = AnchorFormat { first_log2, largest_log2: 12, choose_every_instructions: every };
@@ -370,7 +370,7 @@ proptest! {
         play(&anchored(frames, how, first_log2, is_chosen), thp(), &ops);
     }
 
-    /// Zero pages are merged concurrently; a store gives them a frame of their own again.
+    /// Zero pages are merged meanwhile; a store gives a merged page a frame of its own again.
     #[test]
     fn merged_pages_preserve_contents(
         ops in ops(), how in copies(), which in 0usize..4, state in any::<u64>(),

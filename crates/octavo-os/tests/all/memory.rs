@@ -26,9 +26,9 @@ fn stale(process: ProcessId, pages: Pages) -> Vec<Invalidation> {
     vec![Invalidation { process, pages }]
 }
 
-/// The tables of a child keep them, too.
+/// The tables of a child keep ranges, too.
 #[test]
-fn tables_keep_ranges_where_their_format_asks() {
+fn tables_keep_ranges_if_their_format_does() {
     let ranges = |keeps_ranges| {
         let frames = Frames::new(MemoryShape::new(1 << 12, Order::LINUX).unwrap());
         let format = Format { keeps_ranges, ..Format::default() };
@@ -199,15 +199,15 @@ fn shared_memory_is_freed_with_its_last_mapping() {
     let free = os.memory().frames.free_frames();
     assert_eq!((os.memory().counters.bytes_zeroed, os.memory().counters.bytes_read), (4096, 0));
     let child = os.fork(process).unwrap();
-    let gone = AddrRange::new(VirtAddr::new(64 << 12), 8 << 12);
-    os.event(process, &Event::Unmap { range: gone }).unwrap();
+    let mapping = AddrRange::new(VirtAddr::new(64 << 12), 8 << 12);
+    os.event(process, &Event::Unmap { range: mapping }).unwrap();
     assert_eq!(os.memory().frames.used_frames(Owner::Data), 1, "the child maps it");
     os.end(child);
     assert_eq!(os.memory().frames.used_frames(Owner::Data), 0);
     assert!(os.memory().frames.free_frames() > free);
     shared(&mut os, process, 64);
     os.fault(process, page(65), Access::Store).unwrap();
-    os.event(process, &Event::Unmap { range: gone }).unwrap();
+    os.event(process, &Event::Unmap { range: mapping }).unwrap();
     assert_eq!(os.memory().frames.used_frames(Owner::Data), 0);
     assert_eq!(os.memory().check(), Ok(()));
 }

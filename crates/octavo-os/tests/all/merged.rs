@@ -18,7 +18,7 @@ fn table(frames: u64, levels: u8) -> (PageTable, Frames) {
     (PageTable::new(format, None, &mut frames).unwrap(), frames)
 }
 
-/// The entries that a walk reads: level, frame, and index in that.
+/// The entries that a walk reads: level, frame, and index in the frame.
 fn steps(table: &PageTable, at: u64) -> Vec<(u8, u64, u64)> {
     let walk = table.walk(page(at));
     let step = |step: &octavo_os::page_table::Step| {
@@ -107,7 +107,7 @@ fn huge_page_has_512_equal_entries() {
         let leaf = table.walk(page(first + at)).leaf.unwrap();
         assert_eq!((leaf.page, leaf.size, leaf.frame), (page(first), PageSize::HUGE, DATA));
     }
-    // Its parts have the same entries, one each.
+    // After a split, each part has one of these entries.
     let parts: Vec<_> = (0..512).map(|at| (page(first + at), PageSize::BASE)).collect();
     let written = table.replace(page(first), &parts, &mut frames).unwrap();
     assert_eq!((written.entries, table.nodes()), (512, 2 * BLOCK));

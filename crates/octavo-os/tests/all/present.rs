@@ -1,4 +1,4 @@
-//! Memory that a process has already when its trace begins.
+//! Memory that a process already has when its trace begins.
 
 use crate::small::{RW, leaf, memory, page, vma};
 use octavo_os::policy::BasePages;
@@ -19,7 +19,7 @@ fn present(at: u64, pages: u64) -> Event {
 }
 
 #[test]
-fn pages_are_written_and_none_of_the_work_is_counted() {
+fn present_pages_are_dirty_and_their_work_is_not_counted() {
     let (mut os, process) = os(1 << 12);
     vma(&mut os, process, 512, 8);
     let before = os.memory().counters;
@@ -36,9 +36,9 @@ fn pages_are_written_and_none_of_the_work_is_counted() {
     assert_eq!(os.memory().leaves(process, &(0..u64::MAX)).len(), 4, "a part, or all of it");
 }
 
-/// The child's page is its own, and so is the parent's.
+/// Page 512 is present in the child and copied; page 513 stays shared until a store.
 #[test]
-fn a_forked_process_has_copies_of_the_pages_that_are_its_own() {
+fn present_pages_of_a_forked_process_are_copied() {
     let (mut os, parent) = os(1 << 12);
     vma(&mut os, parent, 512, 8);
     os.event(parent, &present(512, 2)).unwrap();
@@ -52,7 +52,7 @@ fn a_forked_process_has_copies_of_the_pages_that_are_its_own() {
 }
 
 #[test]
-fn memory_runs_out_as_elsewhere() {
+fn present_pages_can_exhaust_memory() {
     let (mut os, process) = os(1 << 12);
     let (protection, source) = (RW, MapSource::Anonymous);
     let everything = AddrRange::new(VirtAddr::NULL, u64::MAX);
@@ -61,9 +61,9 @@ fn memory_runs_out_as_elsewhere() {
     assert_eq!((os.memory().frames.free_frames(), os.memory().check()), (0, Ok(())));
 }
 
-/// Sixteen times the memory, and no more.
+/// A trace that unmaps memory and reports it as present again, 40 times.
 #[test]
-fn memory_that_is_unmapped_and_present_again_and_again_is_mapped_at_its_first_touch_in_the_end() {
+fn at_most_sixteen_times_the_memory_is_mapped_as_present() {
     let (mut os, process) = os(1 << 12);
     let mut mapped = 0;
     for _ in 0..40 {

@@ -14,8 +14,8 @@ enum Step {
     Free(usize),
     Reserve(u8),
     Use(usize),
-    Take(usize, u64, u64),
-    Cut(usize, u64, u64),
+    Claim(usize, u64, u64),
+    Split(usize, u64, u64),
     End(usize),
 }
 
@@ -27,18 +27,21 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any::<usize>().prop_map(Step::Free),
         6 => (1u8..7).prop_map(Step::Reserve),
         3 => any::<usize>().prop_map(Step::Use),
-        8 => range().prop_map(|(of, at, length)| Step::Take(of, at, length)),
-        1 => range().prop_map(|(of, at, length)| Step::Cut(of, at, length)),
+        8 => range().prop_map(|(choice, at, length)| Step::Claim(choice, at, length)),
+        1 => range().prop_map(|(choice, at, length)| Step::Split(choice, at, length)),
         1 => any::<usize>().prop_map(Step::End),
     ]
 }
 
-/// Both, and their reservations by name with block and size.
+/// The frames and the model.
 struct Pair {
     fast: Frames,
     naive: NaiveReservations,
+    /// All reservations ever made, each with its block and the number of frames.
     made: Vec<(ReservationId, u64, u64)>,
+    /// The model's names of reservations.
     names: HashMap<ReservationId, u64>,
+    /// Allocated frames outside reservations.
     held: Vec<FrameNumber>,
 }
 
@@ -88,7 +91,7 @@ impl Pair {
                     self.naive.record_use(name);
                 }
             }
-            Step::Take(choice, at, length) => {
+            Step::Claim(choice, at, length) => {
                 let Some((id, name, block, frames)) = self.pick(choice) else { return };
                 let places = at % frames..(at % frames + length).min(frames);
                 let naive = self.naive.take(name, block + places.start..block + places.end);
@@ -97,7 +100,7 @@ impl Pair {
                 assert_eq!(fast.iter().map(|place| block + place).collect::<Vec<_>>(), naive);
                 self.held.extend(naive.into_iter().map(FrameNumber::new));
             }
-            Step::Cut(choice, at, length) => {
+            Step::Split(choice, at, length) => {
                 let Some((id, name, block, frames)) = self.pick(choice) else { return };
                 let places = at % frames..(at % frames + length).min(frames);
                 let parts = self.fast.split_reservation(id, places);

@@ -51,7 +51,7 @@ impl Proc {
         proc
     }
 
-    /// Files that only root may read, in addition.
+    /// Also files that only root may read.
     fn whole() -> Self {
         let proc = Proc::public();
         proc.write(
@@ -75,7 +75,7 @@ impl Proc {
         fs::write(self.0.join(name), content).unwrap();
     }
 
-    fn take(&self, pid: Option<u32>) -> Snapshot {
+    fn capture(&self, pid: Option<u32>) -> Snapshot {
         Snapshot::capture(&self.0, pid).unwrap()
     }
 
@@ -92,7 +92,7 @@ fn start(snapshot: Snapshot, frames: u64, seed: u64) -> Result<Frames, String> {
 
 #[test]
 fn exact_snapshot_restores_every_frame() {
-    let snapshot = Proc::whole().take(Some(77));
+    let snapshot = Proc::whole().capture(Some(77));
     assert_eq!(snapshot.header().missing, [""; 0]);
     assert_eq!(snapshot.frames(), 4096);
     let frames = start(snapshot.clone(), 4096, 1).unwrap();
@@ -118,7 +118,7 @@ fn exact_snapshot_restores_every_frame() {
 
 #[test]
 fn summary_has_the_snapshots_numbers() {
-    let summary = Proc::whole().take(Some(77)).summary();
+    let summary = Proc::whole().capture(Some(77)).summary();
     assert!(summary.exact);
     assert_eq!((summary.kernel.as_str(), summary.memory_bytes), ("6.1.0-test", 14 << 20));
     assert_eq!((summary.simulated_bytes, summary.free_bytes), (16 << 20, 6 << 20));
@@ -144,7 +144,7 @@ fn summary_has_the_snapshots_numbers() {
 
 #[test]
 fn unprivileged_capture_keeps_free_blocks() {
-    let snapshot = Proc::public().take(None);
+    let snapshot = Proc::public().capture(None);
     assert!(snapshot.runs().is_none());
     assert_eq!(
         snapshot.header().missing,
@@ -175,7 +175,7 @@ fn idle_snapshot_scales_to_any_memory_size() {
     let proc = Proc::public();
     proc.write("buddyinfo", b"Node 0, zone Normal 9 9 9 9 9 9 9 9 9 8 511\n");
     proc.write("meminfo", b"MemTotal: 2150400 kB\n");
-    let snapshot = proc.take(None);
+    let snapshot = proc.capture(None);
     let share_free = snapshot.order_mix();
     let free: u64 =
         Order::all().map(|order| share_free.free_blocks[order.index()] * order.frames()).sum();
@@ -188,7 +188,7 @@ fn idle_snapshot_scales_to_any_memory_size() {
     }
     // Two thirds of a 4 MiB block, rounded to one: all free memory.
     proc.write("buddyinfo", b"Node 0, zone Normal 0 0 0 0 0 0 0 0 0 0 511\n");
-    assert_eq!(start(proc.take(None), 700, 3).unwrap().free_frames(), 700);
+    assert_eq!(start(proc.capture(None), 700, 3).unwrap().free_frames(), 700);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn errors_are_single_sentences() {
     assert!(nowhere.starts_with("cannot read `/nowhere/buddyinfo`: No such file"), "{nowhere}");
     let hidden = Proc::whole();
     hidden.write("77/pagemap", &[1u64 << 63; 80].map(u64::to_le_bytes).concat());
-    let snapshot = hidden.take(Some(77));
+    let snapshot = hidden.capture(Some(77));
     assert!(snapshot.header().process.is_none());
     assert!(snapshot.header().missing[0].contains("only root reads frame numbers (CAP_SYS_ADMIN)"));
 }
@@ -215,7 +215,7 @@ fn errors_are_single_sentences() {
 #[test]
 fn snapshot_files_round_trip() {
     for (proc, pid) in [(Proc::whole(), Some(77)), (Proc::whole(), None), (Proc::public(), None)] {
-        let snapshot = proc.take(pid);
+        let snapshot = proc.capture(pid);
         let file = proc.0.join("snapshot");
         fs::write(&file, snapshot.to_bytes()).unwrap();
         assert_eq!(Snapshot::read(&file).unwrap(), snapshot);
@@ -230,7 +230,7 @@ fn snapshot_files_round_trip() {
 
 #[test]
 fn damaged_files_are_rejected() {
-    let bytes = Proc::whole().take(Some(77)).to_bytes();
+    let bytes = Proc::whole().capture(Some(77)).to_bytes();
     for end in 0..bytes.len() {
         assert!(Snapshot::from_bytes(&bytes[..end]).is_err(), "cut at {end}");
     }
@@ -255,7 +255,7 @@ proptest! {
     /// Invalid content with a valid checksum: whatever decodes is consistent enough to start from.
     #[test]
     fn decoded_snapshots_are_usable(changes in prop::collection::vec((any::<u16>(), any::<u8>()), 1..4)) {
-        let mut bytes = made();
+        let mut bytes = snapshot_bytes();
         let content = bytes.len() - 8;
         for (at, value) in changes {
             bytes[usize::from(at) % content] = value;
@@ -273,9 +273,9 @@ proptest! {
     }
 }
 
-fn made() -> Vec<u8> {
-    static MADE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
-    MADE.get_or_init(|| Proc::whole().take(Some(77)).to_bytes()).clone()
+fn snapshot_bytes() -> Vec<u8> {
+    static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    BYTES.get_or_init(|| Proc::whole().capture(Some(77)).to_bytes()).clone()
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn programs_get_memory_of_movable_regions_first() {
             "Pages per block: 512\nNumber of blocks type Unmovable Movable\nNode 0, zone Normal {others} 1\n"
         );
         proc.write("pagetypeinfo", text.as_bytes());
-        let mut frames = start(proc.take(None), 1024, 1).unwrap();
+        let mut frames = start(proc.capture(None), 1024, 1).unwrap();
         assert_eq!(frames.check(), Ok(()));
         let taken = std::iter::from_fn(|| frames.allocate(Order::BASE, Owner::Data).ok());
         let taken: Vec<u64> = taken.map(FrameNumber::raw).collect();

@@ -71,7 +71,7 @@ fn entries_follow_from_the_address() {
     assert_eq!(of_last.unwrap().raw() - lowest.unwrap().raw(), (11 * 512 - 1) * 8);
     assert_eq!(computed(&os, process, first - 1), [None; 2]);
     assert_eq!(computed(&os, process, first + 11 * 512), [None; 2]);
-    // Beside the root and the regions there is a node of level 3 alone.
+    // Besides the root and the regions, there is only a node of level 3.
     assert_eq!(page_table_frames(&os), 1 + 12 + 2 + 1);
     unmap(&mut os, process, first, 11 * 512);
     assert_eq!(page_table_frames(&os), 1);
@@ -87,7 +87,7 @@ fn small_mappings_are_no_areas_until_they_have_grown() {
     vma(&mut os, process, 500, 12);
     assert_eq!(computed(&os, process, 0), walked(&os, process, 0), "nodes that were there");
     assert_eq!(os.memory().sorted_areas(), Some(1));
-    // The next area is what the first one has not.
+    // The next area is the part of the mapping outside the first area.
     vma(&mut os, process, 512, 600);
     touch(&mut os, process, 513);
     assert_eq!(os.memory().sorted_areas(), Some(2));
@@ -96,7 +96,7 @@ fn small_mappings_are_no_areas_until_they_have_grown() {
 }
 
 #[test]
-fn mappings_beyond_the_most_areas_are_none() {
+fn mappings_beyond_the_maximum_number_of_areas_are_no_areas() {
     let registers = 2000;
     let (mut os, process) = system(1 << 14, SortedFormat { registers, ..SORTED });
     // One page lies between two mappings.
@@ -114,7 +114,7 @@ fn mappings_beyond_the_most_areas_are_none() {
 }
 
 #[test]
-fn node_that_was_there_is_a_hole() {
+fn place_of_an_older_node_is_a_hole() {
     let (mut os, process) = system(1 << 14, SORTED);
     vma(&mut os, process, 10, 1);
     touch(&mut os, process, 10);
@@ -125,7 +125,7 @@ fn node_that_was_there_is_a_hole() {
         assert_eq!((walked[0] == computed[0], walked[1]), (is_sorted, computed[1]), "{at}");
     }
     assert_eq!(page_table_frames(&os), 4 + 3, "three places, the first of them empty");
-    // A node made again has its place.
+    // A node that is made again lies at its place.
     unmap(&mut os, process, 10, 1);
     unmap(&mut os, process, 100, 1);
     touch(&mut os, process, 101);
@@ -139,7 +139,7 @@ fn nodes_outlast_their_area() {
     vma(&mut os, process, 0, 1024);
     vma(&mut os, process, 1030, 5);
     touch(&mut os, process, 1000);
-    // The area ends, and its node of level 2 goes on as an ordinary one.
+    // The area ends, and its node of level 2 becomes ordinary.
     touch(&mut os, process, 1031);
     unmap(&mut os, process, 0, 1024);
     assert_eq!((os.memory().sorted_areas(), page_table_frames(&os)), (Some(0), 4));
@@ -176,7 +176,7 @@ fn registers_have_the_largest_areas() {
 }
 
 #[test]
-fn levels_are_sorted_alone() {
+fn each_level_can_be_sorted_alone() {
     for levels in [[true, false], [false, true]] {
         let (mut os, process) = system(1 << 16, SortedFormat { levels, ..SORTED });
         vma(&mut os, process, 0, 2 * GIB);
@@ -189,8 +189,8 @@ fn levels_are_sorted_alone() {
 }
 
 #[test]
-fn area_without_contiguous_memory_is_none() {
-    // Memory of 2048 frames of which every other one is taken.
+fn mapping_without_contiguous_memory_for_nodes_is_no_area() {
+    // Every other frame of memory is allocated.
     let (mut os, process) = system(2048, SORTED);
     let frames = &mut os.memory_mut().frames;
     let all: Vec<_> =
@@ -201,7 +201,7 @@ fn area_without_contiguous_memory_is_none() {
     assert_eq!(os.memory().frames.used_frames(Owner::PageTable), 1);
     touch(&mut os, process, 3);
     assert_eq!(computed(&os, process, 3), [None; 2]);
-    // One node of each level needs no others beside it.
+    // An area with one node of each level needs no contiguous frames.
     vma(&mut os, process, 4096, 512);
     assert_eq!(os.memory().sorted_areas(), Some(1));
     assert_eq!(
@@ -211,7 +211,7 @@ fn area_without_contiguous_memory_is_none() {
 }
 
 #[test]
-fn area_whose_nodes_take_a_large_share_of_memory_is_none() {
+fn mapping_whose_nodes_take_a_large_share_of_memory_is_no_area() {
     let (mut os, process) = system(1 << 14, SORTED);
     vma(&mut os, process, 0, 257 << 9);
     assert_eq!((os.memory().sorted_areas(), page_table_frames(&os)), (Some(0), 1));
@@ -248,7 +248,7 @@ fn moved_mapping_is_an_area_at_its_new_place() {
 }
 
 #[test]
-fn surplus_runs_are_contiguous_and_leave_what_is_ensured() {
+fn surplus_runs_are_contiguous_and_leave_ensured_frames() {
     let mut frames = Frames::new(MemoryShape::new(5 << 10, Order::LINUX).unwrap());
     let at = |frame| Some(FrameNumber::new(frame));
     assert_eq!(frames.allocate_surplus_run(5, Owner::Data), at(0));
@@ -275,14 +275,14 @@ fn page_of_2_mib_leaves_its_place_empty() {
     assert_eq!(walked(&os, process, 600)[0], None);
     assert_eq!(computed(&os, process, 600)[1], walked(&os, process, 600)[1]);
     assert_eq!(page_table_frames(&os), 2 + 2 + 1);
-    // Splitting it makes the node, at its place.
+    // A split of the page makes the node, at its place.
     unmap(&mut os, process, 600, 1);
     assert_eq!(computed(&os, process, 601), walked(&os, process, 601));
     assert_eq!(page_table_frames(&os), 2 + 2 + 1);
 }
 
 #[test]
-fn pages_are_backed_side_by_side() {
+fn pages_are_backed_contiguously() {
     let (mut os, process) = system(2048, SORTED);
     vma(&mut os, process, 0, 300);
     touch(&mut os, process, 200);
@@ -291,7 +291,7 @@ fn pages_are_backed_side_by_side() {
         assert_eq!(table(&os, process).leaf(page(at)).unwrap().frame, first.plus(at - 10));
     }
     assert_eq!(os.back_contiguously(process, &(12..15)), Some(first.plus(2)));
-    // A page that is mapped already, no mapping, and more than memory can spare.
+    // A range with a mapped page, a range without a mapping, and a range larger than the memory that can be spared.
     assert_eq!(os.back_contiguously(process, &(195..205)), None);
     assert_eq!(os.back_contiguously(process, &(300..310)), None);
     os.memory_mut().frames.ensure_free(2000).unwrap();

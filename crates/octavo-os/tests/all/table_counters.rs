@@ -1,4 +1,4 @@
-//! Counters of tables in a format of a design.
+//! Counters of tables in a design's own format.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use octavo_types::{PageNumber, PageSize};
 
 use crate::small::{RW, page};
 
-/// Counts its pages, and all pages that it ever had.
+/// A table that counts its current pages, and all pages that it ever had.
 #[derive(Default)]
 struct Counted {
     now: u64,
@@ -46,8 +46,9 @@ fn events_of_ended_tables_are_kept_and_levels_end_with_them() {
     let frames = Frames::new(MemoryShape::new(64, Order::BASE).unwrap());
     let make = Arc::new(|_, _: &mut Frames| Box::<Counted>::default() as Box<dyn HardwareTable>);
     let mut memory = Memory::new(frames, &[], Format::default()).with_tables(Some(make));
-    let values =
-        |memory: &Memory| memory.table_counters().iter().map(|of| of.value).collect::<Vec<_>>();
+    let values = |memory: &Memory| {
+        memory.table_counters().iter().map(|counter| counter.value).collect::<Vec<_>>()
+    };
     let processes = [memory.spawn().unwrap(), memory.spawn().unwrap()];
     for (process, pages) in processes.into_iter().zip([2, 3]) {
         for number in 0..pages {

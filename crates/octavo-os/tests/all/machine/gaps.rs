@@ -18,15 +18,15 @@ pub struct CachedGappedPages {
 impl CachedGappedPages {
     /// Fills the entry of a walked page.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
-        let Some(of) = memory.process(process).table.gapped(page) else { return };
-        let bits = memory.frames.chunk_bitmaps().of(of.chunk).unwrap().bits();
-        self.pages.insert((process, page.raw() / 512), (of.chunk, bits, of.rights.write));
+        let Some(gapped) = memory.process(process).table.gapped(page) else { return };
+        let bits = memory.frames.chunk_bitmaps().of(gapped.chunk).unwrap().bits();
+        self.pages.insert((process, page.raw() / 512), (gapped.chunk, bits, gapped.rights.write));
     }
 
     /// Drops the entries of these pages.
     pub fn invalidate(&mut self, process: ProcessId, pages: &Pages) {
-        self.pages.retain(|(of, region), _| {
-            *of != process || region * 512 >= pages.end || pages.start >= (region + 1) * 512
+        self.pages.retain(|(owner, region), _| {
+            *owner != process || region * 512 >= pages.end || pages.start >= (region + 1) * 512
         });
     }
 
@@ -48,7 +48,7 @@ impl CachedGappedPages {
     }
 }
 
-/// Pages of 2 MiB at first touch and in the background: gapped ones, or only where no block is free.
+/// Pages of 2 MiB at first touch and in the background: always gapped pages, or only if no block is free.
 pub struct GappedPages {
     whole_blocks: bool,
     huge: Thp,

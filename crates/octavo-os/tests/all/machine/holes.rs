@@ -20,29 +20,29 @@ pub struct CachedPagesWithHoles {
 impl CachedPagesWithHoles {
     /// Fills the entry of a walked page.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
-        let Some(of) = memory.process(process).table.page_with_holes(page) else { return };
-        let region = of.region;
+        let Some(walked) = memory.process(process).table.page_with_holes(page) else { return };
+        let region = walked.region;
         let key = (process, page.raw() / 512);
-        self.pages.insert(key, (region.frame, of.filter, region.rights.write));
-        self.nodes.insert(key, of.hole_steps.map(|step| step.at.frame()));
+        self.pages.insert(key, (region.frame, walked.filter, region.rights.write));
+        self.nodes.insert(key, walked.hole_steps.map(|step| step.at.frame()));
         let word = memory.frames.hole_bitmaps().word(region.frame_of(page));
         // Cached words are not read again.
         let word = *self.words.entry((process, page.raw() / 32)).or_insert(word);
         let bit = word >> (page.raw() % 32) & 1 != 0;
-        let filtered = of.filter >> (page.raw() % 512 / 64) & 1 == 0;
-        assert!(bit || !of.is_hole, "a hole has its bit");
-        assert!(!filtered || !of.is_hole, "a hole has its bit in the filter");
+        let filtered = walked.filter >> (page.raw() % 512 / 64) & 1 == 0;
+        assert!(bit || !walked.is_hole, "a hole has its bit");
+        assert!(!filtered || !walked.is_hole, "a hole has its bit in the filter");
     }
 
     /// Drops the entries of these pages.
     pub fn invalidate(&mut self, process: ProcessId, pages: &Pages) {
-        let overlaps = |of: ProcessId, number: u64, log2: u32| {
+        let overlaps = |owner: ProcessId, number: u64, log2: u32| {
             let (start, end) = (number << log2, (number + 1) << log2);
-            of == process && start < pages.end && pages.start < end
+            owner == process && start < pages.end && pages.start < end
         };
-        self.pages.retain(|(of, region), _| !overlaps(*of, *region, 9));
-        self.nodes.retain(|(of, region), _| !overlaps(*of, *region, 9));
-        self.words.retain(|(of, word), _| !overlaps(*of, *word, 5));
+        self.pages.retain(|(owner, region), _| !overlaps(*owner, *region, 9));
+        self.nodes.retain(|(owner, region), _| !overlaps(*owner, *region, 9));
+        self.words.retain(|(owner, word), _| !overlaps(*owner, *word, 5));
     }
 
     /// Drops the entries of a process.

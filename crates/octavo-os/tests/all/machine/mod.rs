@@ -171,14 +171,14 @@ impl Machine {
         self.apply_invalidations();
     }
 
-    /// Pages of private mappings that are no longer those of their file are copies, as after a store.
+    /// Marks the pages of private mappings that no longer lie in the file's frames as copies, as a store does.
     fn copy_file_pages(&mut self, process: ProcessId, pages: &Pages) {
         let memory = self.os.memory();
-        let of = memory.process(process);
-        for (part, vma) in of.vmas.within(pages) {
+        let space = memory.process(process);
+        for (part, vma) in space.vmas.within(pages) {
             let Backing::Object { object, origin, shared: false } = vma.backing else { continue };
             for page in part {
-                let leaf = of.table.leaf(PageNumber::new(page));
+                let leaf = space.table.leaf(PageNumber::new(page));
                 let in_file = memory.object_page(object, page.wrapping_sub(origin));
                 if leaf.is_some_and(|leaf| Some(leaf.frame) != in_file) {
                     let process = u32::from(process.0);
@@ -190,13 +190,13 @@ impl Machine {
     }
 
     fn end(&mut self, process: ProcessId) {
-        self.live.retain(|of| *of != process);
+        self.live.retain(|other| *other != process);
         self.os.end(process);
         self.naive.end(u32::from(process.0));
         self.blocks.end(process);
         self.apply_invalidations();
-        assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
-        self.walk_caches.retain(|(of, _, _), _| *of != process);
+        assert!(!self.tlb.keys().any(|(owner, _)| *owner == process), "all of it is stale");
+        self.walk_caches.retain(|(owner, _, _), _| *owner != process);
         self.holes.end(process);
         self.gaps.invalidate(process, &(0..u64::MAX));
     }
@@ -225,9 +225,9 @@ impl Machine {
         store: bool,
     ) -> Result<(), OutOfMemory> {
         // Excess parts of large pages beyond their mapping are unmapped with it and must not be used.
-        let of = self.os.memory().process(process);
-        let large = of.table.leaf(page).is_some_and(|leaf| leaf.size > PageSize::BASE);
-        if large && of.vmas.find(page).is_none() {
+        let space = self.os.memory().process(process);
+        let large = space.table.leaf(page).is_some_and(|leaf| leaf.size > PageSize::BASE);
+        if large && space.vmas.find(page).is_none() {
             return Ok(());
         }
         let access = if store { Access::Store } else { Access::Load };
@@ -257,10 +257,11 @@ impl Machine {
         let pages = if has_hint { around(page, cached.size) } else { around(page, PageSize::BASE) };
         for at in pages {
             let frame = cached.frame_of(PageNumber::new(at));
-            let kept = self.tlb.insert((process, at), (frame, leaf.rights.write));
-            let is_right =
-                |(of, write): (FrameNumber, bool)| of == frame && (leaf.rights.write || !write);
-            assert!(kept.is_none_or(is_right), "page {at} was stale");
+            let before = self.tlb.insert((process, at), (frame, leaf.rights.write));
+            let is_right = |(cached, write): (FrameNumber, bool)| {
+                cached == frame && (leaf.rights.write || !write)
+            };
+            assert!(before.is_none_or(is_right), "page {at} was stale");
         }
         for step in walk.steps() {
             self.walk_caches.insert((process, step.level, at >> (9 * step.level)), step.at.frame());
@@ -289,14 +290,14 @@ impl Machine {
         let invalidations = self.os.take_invalidations();
         self.blocks.end_operation(self.os.memory());
         for stale in invalidations {
-            let (of, pages) = (stale.process, stale.pages);
-            drop_from(&mut self.tlb, (of, pages.start)..(of, pages.end));
-            self.holes.invalidate(of, &pages);
-            self.gaps.invalidate(of, &pages);
+            let (process, pages) = (stale.process, stale.pages);
+            remove_range(&mut self.tlb, (process, pages.start)..(process, pages.end));
+            self.holes.invalidate(process, &pages);
+            self.gaps.invalidate(process, &pages);
             for level in 1..=5 {
-                let region = |page: u64| (of, level, page >> (9 * level));
-                let (first, end) = (region(pages.start), (of, level, region(pages.end - 1).2 + 1));
-                drop_from(&mut self.walk_caches, first..end);
+                let region = |page: u64| (process, level, page >> (9 * level));
+                let end = (process, level, region(pages.end - 1).2 + 1);
+                remove_range(&mut self.walk_caches, region(pages.start)..end);
             }
         }
     }
@@ -309,10 +310,10 @@ impl Machine {
         assert_eq!(memory.frames.used_frames(Owner::Faulty), self.faulty_frames);
         let mut writers: HashMap<FrameNumber, (ProcessId, u64)> = HashMap::new();
         for process in &self.live {
-            let of = memory.process(*process);
+            let space = memory.process(*process);
             let number = u32::from(process.0);
             for leaf in memory.leaves(*process, &(0..u64::MAX)) {
-                let vma = of.vmas.find(leaf.page).map(|(_, vma)| vma);
+                let vma = space.vmas.find(leaf.page).map(|(_, vma)| vma);
                 let alone = leaf.rights.write && !vma.is_some_and(|vma| is_shared(&vma));
                 for page in around(leaf.page, leaf.size) {
                     let frame = leaf.frame_of(PageNumber::new(page));
@@ -327,15 +328,15 @@ impl Machine {
                 }
             }
             for page in self.naive.own_pages(number) {
-                let used = of.table.used(PageNumber::new(page));
+                let used = space.table.used(PageNumber::new(page));
                 assert_eq!(used.map(|used| used.1), Some(true), "page {page} was stored to");
             }
         }
-        self.check_kept();
+        self.check_cached();
     }
 
     /// Checks that cached translations are correct.
-    fn check_kept(&self) {
+    fn check_cached(&self) {
         let table = |process| &self.os.memory().process(process).table;
         for ((process, page), (frame, write)) in &self.tlb {
             let page = PageNumber::new(*page);
@@ -376,9 +377,9 @@ pub fn range(at: u64, pages: u64) -> AddrRange {
 }
 
 /// Removes all keys of a range.
-fn drop_from<K: Ord + Copy, V>(map: &mut BTreeMap<K, V>, keys: std::ops::Range<K>) {
-    let gone: Vec<K> = map.range(keys).map(|(key, _)| *key).collect();
-    for key in gone {
+fn remove_range<K: Ord + Copy, V>(map: &mut BTreeMap<K, V>, keys: std::ops::Range<K>) {
+    let removed: Vec<K> = map.range(keys).map(|(key, _)| *key).collect();
+    for key in removed {
         map.remove(&key);
     }
 }
@@ -387,7 +388,7 @@ fn is_shared(vma: &Vma) -> bool {
     matches!(vma.backing, Backing::Object { shared: true, .. })
 }
 
-/// Plays a program, with periodic checks.
+/// Plays a program, with periodic checks. Returns the number of failures for lack of memory.
 pub fn play(setup: &Setup, policy: Box<dyn Policy>, ops: &[Op]) -> u64 {
     let mut machine = Machine::new(setup, policy);
     for (number, op) in ops.iter().enumerate() {
@@ -401,7 +402,7 @@ pub fn play(setup: &Setup, policy: Box<dyn Policy>, ops: &[Op]) -> u64 {
     failures
 }
 
-/// Random machines with much memory or little, but for what a policy needs.
+/// Random machines with much memory or little. [`preserves_contents`] adds the page sizes that a policy requires.
 pub fn setup() -> impl Strategy<Value = Setup> {
     let frames = prop_oneof![Just(1u64 << 16), 40u64..6000];
     let same_pages = prop_oneof![

@@ -23,10 +23,10 @@ fn defrag_setting_selects_who_compacts() {
         (Defrag::DeferMadvise, 14, true, true),
         (Defrag::Never, 14, false, false),
     ] {
-        let of_sizes = MthpConfig { defrag, scan_every_instructions: 0, ..MthpConfig::default() };
+        let mthp = MthpConfig { defrag, scan_every_instructions: 0, ..MthpConfig::default() };
         let huge = ThpConfig { scan_every_instructions: 0, ..ThpConfig::default() };
         let thp = DefragmentingThpConfig { defrag, huge, ..DefragmentingThpConfig::default() };
-        let policies = [of_sizes.build(), thp.build()];
+        let policies = [mthp.build(), thp.build()];
         for (name, policy) in ["mthp", "thp"].into_iter().zip(policies) {
             let mut machine = Machine::new(FRAMES, Order::LINUX, &CONVENTIONAL, policy);
             leave_blocks(&mut machine, 4, 2, true);

@@ -65,7 +65,7 @@ fn eager_mapping_is_one_range_in_free_memory() {
     }
 }
 
-/// 300 frames are free from 1000 on, and 100 from 3000 on.
+/// 300 frames are free from 1000 on, and 110 from 3000 on.
 #[test]
 fn eager_paging_uses_the_largest_free_blocks_and_their_successors() {
     let mut machine = machine(PageSize::BASE);

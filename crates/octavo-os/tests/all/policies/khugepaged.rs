@@ -19,7 +19,7 @@ const START: u64 = 2 * PAGES;
 fn policies(khugepaged_defrag: bool, huge: ThpConfig) -> [PolicyConfig; 2] {
     let ThpConfig { max_ptes_none, scan_every_instructions, pages_to_scan, .. } = huge;
     let defrag = Defrag::Never;
-    let of_sizes = MthpConfig {
+    let mthp = MthpConfig {
         defrag,
         khugepaged_defrag,
         max_ptes_none,
@@ -27,7 +27,7 @@ fn policies(khugepaged_defrag: bool, huge: ThpConfig) -> [PolicyConfig; 2] {
         pages_to_scan,
         ..MthpConfig::default()
     };
-    [DefragmentingThpConfig { defrag, khugepaged_defrag, huge }.into(), of_sizes.into()]
+    [DefragmentingThpConfig { defrag, khugepaged_defrag, huge }.into(), mthp.into()]
 }
 
 /// Half of memory is free in blocks of 64 KiB, and the rest is movable.
@@ -60,7 +60,7 @@ fn khugepaged_compacts_memory_by_default() {
     assert!(MthpConfig::default().khugepaged_defrag);
 }
 
-/// The owner of each frame as the model has it.
+/// Each frame as the model represents it.
 fn frames_of(memory: &Memory) -> Vec<NaiveFrame> {
     let leaves = memory.leaves(FIRST, &(0..u64::MAX));
     let base = leaves.iter().filter(|leaf| leaf.size == PageSize::BASE);
@@ -76,7 +76,7 @@ fn frames_of(memory: &Memory) -> Vec<NaiveFrame> {
         .collect()
 }
 
-/// A range as the model has it.
+/// A range as the model represents it.
 fn range_of(memory: &Memory, start: u64) -> NaiveHugeRange {
     let table = &memory.process(FIRST).table;
     let frame = |page| table.leaf(PageNumber::new(page)).map(|leaf| leaf.frame.raw() as usize);
@@ -95,7 +95,7 @@ fn range_of(memory: &Memory, start: u64) -> NaiveHugeRange {
     }
 }
 
-/// How many frames others hold in each of twelve blocks, and whether the first of them stays.
+/// For each of twelve blocks: the number of background frames, and whether the first of these is immovable.
 fn others(stays: f64) -> impl Strategy<Value = Vec<(u64, bool)>> {
     vec((1u64..PAGES / 2, prop::bool::weighted(stays)), 12)
 }
@@ -103,7 +103,7 @@ fn others(stays: f64) -> impl Strategy<Value = Vec<(u64, bool)>> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
-    /// Memory of twelve blocks, of which each holds a frame of others, and few or nearly all hold one that stays.
+    /// Memory of twelve blocks with background frames, where few or nearly all blocks have an immovable one.
     #[test]
     fn khugepaged_matches_the_model(
         others in prop_oneof![others(0.2), others(0.95)],

@@ -115,7 +115,7 @@ pub struct Machine {
     turn: usize,
     instructions: u64,
     /// Translations cached by hardware of unlimited size: frame and store permission.
-    kept: HashMap<(ProcessId, u64), (FrameNumber, bool)>,
+    cached: HashMap<(ProcessId, u64), (FrameNumber, bool)>,
     /// Pages touched and not given back since, which must be mapped.
     present: BTreeSet<(ProcessId, u64)>,
 }
@@ -134,7 +134,7 @@ impl Machine {
             live: vec![first],
             turn: 0,
             instructions: 0,
-            kept: HashMap::new(),
+            cached: HashMap::new(),
             present: BTreeSet::new(),
         }
     }
@@ -159,10 +159,10 @@ impl Machine {
     }
 
     fn give_back(&mut self, process: ProcessId, pages: Pages) -> Vec<u64> {
-        let gone = (process, pages.start)..(process, pages.end);
-        let gone: Vec<_> = self.present.range(gone).copied().collect();
-        gone.iter().for_each(|page| assert!(self.present.remove(page)));
-        gone.into_iter().map(|(_, page)| page).collect()
+        let keys = (process, pages.start)..(process, pages.end);
+        let removed: Vec<_> = self.present.range(keys).copied().collect();
+        removed.iter().for_each(|page| assert!(self.present.remove(page)));
+        removed.into_iter().map(|(_, page)| page).collect()
     }
 
     fn moved(&mut self, process: ProcessId, from: Pages, to: Pages) {
@@ -225,10 +225,10 @@ impl Machine {
     }
 
     pub fn end(&mut self, process: ProcessId) {
-        self.live.retain(|of| *of != process);
+        self.live.retain(|other| *other != process);
         self.os.end(process);
         self.invalidate();
-        self.kept.retain(|(of, _), _| *of != process);
+        self.cached.retain(|(owner, _), _| *owner != process);
         self.give_back(process, 0..u64::MAX);
     }
 
@@ -249,21 +249,21 @@ impl Machine {
             self.present.insert((process, page));
         }
         let frame = leaf.frame_of(PageNumber::new(page));
-        let of = self.kept.entry((process, page)).or_insert((frame, false));
-        assert_eq!(of.0, frame, "page {page} moved without an invalidation");
-        of.1 |= leaf.rights.write;
+        let cached = self.cached.entry((process, page)).or_insert((frame, false));
+        assert_eq!(cached.0, frame, "page {page} moved without an invalidation");
+        cached.1 |= leaf.rights.write;
     }
 
     fn invalidate(&mut self) {
         for stale in self.os.take_invalidations() {
-            if stale.pages.end - stale.pages.start > self.kept.len() as u64 {
-                self.kept.retain(|(process, page), _| {
+            if stale.pages.end - stale.pages.start > self.cached.len() as u64 {
+                self.cached.retain(|(process, page), _| {
                     *process != stale.process || !stale.pages.contains(page)
                 });
                 continue;
             }
             for page in stale.pages {
-                self.kept.remove(&(stale.process, page));
+                self.cached.remove(&(stale.process, page));
             }
         }
     }
@@ -282,7 +282,7 @@ impl Machine {
         let others = frames.used_frames(Owner::Reserved) + foreign.iter().sum::<u64>();
         prop_assert_eq!(used, memory.frames_in_use() + others, "no frame is lost");
         prop_assert_eq!(memory.check(), Ok(()));
-        for (&(process, page), &(frame, write)) in &self.kept {
+        for (&(process, page), &(frame, write)) in &self.cached {
             let leaf = memory.process(process).table.leaf(PageNumber::new(page));
             let now = leaf.map(|leaf| leaf.frame_of(PageNumber::new(page)));
             prop_assert_eq!(now, Some(frame), "page {} is kept wrongly", page);

@@ -47,7 +47,7 @@ fn fully_touched_reservation_is_promoted_in_place() {
 }
 
 #[test]
-fn ranges_are_those_of_touched_pages_that_lie_together() {
+fn ranges_are_runs_of_contiguous_touched_pages() {
     let config = ReservedThpConfig { ranges: true, ..ReservedThpConfig::default() };
     let sizes = [PageSize::BASE, PageSize::HUGE];
     let mut machine =

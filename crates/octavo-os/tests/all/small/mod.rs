@@ -24,7 +24,7 @@ pub fn memory(frames: u64) -> (Memory, ProcessId) {
     (memory, process)
 }
 
-/// Maps new memory.
+/// Maps a new page.
 pub fn place(memory: &mut Memory, process: ProcessId, at: u64, size: PageSize) {
     memory.place_new(process, page(at), size, RW).unwrap();
 }
