@@ -60,11 +60,11 @@ impl CacheSets {
 
     /// Processes the next batch, whose lines have the size `smallest`, at most the size of these caches.
     /// `place` is the index of the caches' size among the sizes of the splitter.
-    pub fn take(&mut self, batch: &LineBatch, smallest: LineSize, place: usize, rows: &Rows) {
+    pub fn process(&mut self, batch: &LineBatch, smallest: LineSize, place: usize, rows: &Rows) {
         self.lookups += batch.lookups[place];
         self.is_over |= rows.len() as u64 > most_rows(self.line.in_page_log2());
         if !self.is_over {
-            run(self.instructions, TakeBatch { caches: self, batch, smallest, rows });
+            run(self.instructions, ProcessBatch { caches: self, batch, smallest, rows });
         }
     }
 
@@ -88,17 +88,17 @@ impl CacheSets {
 }
 
 /// The processing of a batch.
-struct TakeBatch<'a> {
+struct ProcessBatch<'a> {
     caches: &'a mut CacheSets,
     batch: &'a LineBatch,
     smallest: LineSize,
     rows: &'a Rows,
 }
 
-impl Work for TakeBatch<'_> {
+impl Work for ProcessBatch<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
-        let TakeBatch { caches, batch, smallest, rows } = self;
+        let ProcessBatch { caches, batch, smallest, rows } = self;
         let CacheSets { line: size, sets, last, found, .. } = caches;
         let in_page_log2 = size.in_page_log2();
         for (Row(row), line) in batch.lines(smallest, *size) {

@@ -58,7 +58,7 @@ proptest! {
                 if number % batch_steps == 0 || number + 1 == random.steps.len() {
                     batch = splitter.take(batch);
                     for (place, caches) in all.iter_mut().enumerate() {
-                        caches.take(&batch, splitter.smallest(), place, &rows);
+                        caches.process(&batch, splitter.smallest(), place, &rows);
                     }
                 }
             }
@@ -103,7 +103,7 @@ fn a_flush_drops_lines_and_keeps_counts() {
             splitter.segment(&load, &[VirtAddr::new(number * 64)], &mut rows);
         }
         let batch = splitter.take(LineBatch::default());
-        caches.take(&batch, size, 0, &rows);
+        caches.process(&batch, size, 0, &rows);
         splitter.end_touch();
     };
     play(&mut caches, &[1, 2, 1, 3]);

@@ -94,7 +94,7 @@ impl Classes {
     }
 
     /// Processes the next batch, which has origins. `region` returns the region of a base page as traced.
-    pub fn take(
+    pub fn process(
         &mut self,
         batch: &Touches,
         rows: &Rows,
@@ -234,7 +234,7 @@ mod tests {
                 }
                 if number % 7 == 0 || number + 1 == random.steps.len() {
                     let batch = splitter.take(Touches::default());
-                    classes.take(&batch, &rows, |page| region(page.raw()));
+                    classes.process(&batch, &rows, |page| region(page.raw()));
                 }
             }
             let counts = classes.take_counts().into_iter();

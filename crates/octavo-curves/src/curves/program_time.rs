@@ -79,10 +79,10 @@ impl ProgramTime {
         self.batch = self.splitter.take(std::mem::take(&mut self.batch));
         let batch = &self.batch;
         for kernel in &mut self.two_sizes {
-            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+            jobs.push(Box::new(|rows| kernel.process(batch, rows)));
         }
         for kernel in &mut self.streams {
-            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+            jobs.push(Box::new(|rows| kernel.process(batch, rows)));
         }
     }
 
@@ -153,10 +153,10 @@ impl TimedStream {
 }
 
 impl Kernel for TimedStream {
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
-        let runs = self.runs.take(batch);
-        self.working_sets.iter_mut().for_each(|kernel| kernel.take(runs, rows));
-        self.sampled.iter_mut().for_each(|kernel| kernel.take(runs, rows));
+    fn process(&mut self, batch: &Touches, rows: &Rows) {
+        let runs = self.runs.of_batch(batch);
+        self.working_sets.iter_mut().for_each(|kernel| kernel.process(runs, rows));
+        self.sampled.iter_mut().for_each(|kernel| kernel.process(runs, rows));
     }
 
     fn flush(&mut self, _: u64) {

@@ -108,16 +108,16 @@ impl StreamAnalysis {
         self.batch = self.splitter.take(std::mem::take(&mut self.batch));
         let (batch, tlbs) = (&self.batch, &mut self.tlbs[self.running]);
         if let Some(kernel) = &mut tlbs.stack {
-            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+            jobs.push(Box::new(|rows| kernel.process(batch, rows)));
         }
         for kernel in &mut tlbs.sets {
-            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+            jobs.push(Box::new(|rows| kernel.process(batch, rows)));
         }
         if let Some(lines) = &mut self.lines {
             self.line_batch = lines.take(std::mem::take(&mut self.line_batch));
             let (batch, smallest) = (&self.line_batch, lines.smallest());
             for (place, caches) in tlbs.caches.iter_mut().enumerate() {
-                jobs.push(Box::new(move |rows| caches.take(batch, smallest, place, rows)));
+                jobs.push(Box::new(move |rows| caches.process(batch, smallest, place, rows)));
             }
         }
     }
@@ -125,7 +125,7 @@ impl StreamAnalysis {
     /// Classifies the misses of the batch dispatched last.
     pub fn classify(&mut self, rows: &Rows, space: &mut AddressSpace) {
         if let Some(classes) = &mut self.tlbs[self.running].classes {
-            classes.take(&self.batch, rows, |page| space.region_of(page));
+            classes.process(&self.batch, rows, |page| space.region_of(page));
         }
     }
 

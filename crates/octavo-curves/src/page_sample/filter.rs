@@ -46,7 +46,7 @@ impl Filter {
     }
 
     /// Returns the runs whose pages are kept.
-    pub fn take(&mut self, runs: &[Run], rows: &Rows) -> &[Kept] {
+    pub fn kept_runs(&mut self, runs: &[Run], rows: &Rows) -> &[Kept] {
         self.kept.resize(rows.len(), UNSEEN);
         self.runs.clear();
         for run in runs {

@@ -112,14 +112,14 @@ impl SampledPages {
     }
 
     /// Processes the next runs, whose gaps are at most [`SampledPages::longest_gap_refs`].
-    pub fn take(&mut self, runs: &[Run], rows: &Rows) {
-        let kept = self.filter.take(runs, rows);
+    pub fn process(&mut self, runs: &[Run], rows: &Rows) {
+        let kept = self.filter.kept_runs(runs, rows);
         self.sizes.iter_mut().for_each(|size| size.grow(rows));
         for kept in kept {
             // Most pages are kept at one or two sizes.
             let mut sizes = kept.sizes;
             while sizes != 0 {
-                self.sizes[sizes.trailing_zeros() as usize].take(&kept.run, rows);
+                self.sizes[sizes.trailing_zeros() as usize].process(&kept.run, rows);
                 sizes &= sizes - 1;
             }
         }

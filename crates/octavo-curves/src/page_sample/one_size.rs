@@ -77,7 +77,7 @@ impl OneSize {
 
     /// Processes a run whose page is kept at this size. [`OneSize::grow`] must have made room for it.
     #[inline(always)]
-    pub fn take(&mut self, run: &Run, rows: &Rows) {
+    pub fn process(&mut self, run: &Run, rows: &Rows) {
         let id = rows.id(run.row, self.number);
         let last = self.last[id as usize];
         if last == 0 {

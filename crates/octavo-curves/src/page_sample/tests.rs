@@ -35,8 +35,8 @@ fn sampled(
 ) -> SampledPages {
     let mut kernel = SampledPages::new(sample, sizes, max_entries, windows_refs);
     let runs = (stream, kernel.longest_gap_refs());
-    let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-    let refs = feed_runs(&mut take, random, runs, sizes, batch_steps);
+    let mut process = |runs: &[Run], rows: &Rows| kernel.process(runs, rows);
+    let refs = feed_runs(&mut process, random, runs, sizes, batch_steps);
     kernel.finish(refs);
     kernel
 }
@@ -50,8 +50,8 @@ fn exact_sets(
 ) -> Vec<WorkingSet> {
     let mut kernel = WorkingSets::new(sizes.clone(), windows_refs.to_vec());
     let runs = (stream, kernel.longest_gap_refs());
-    let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-    let refs = feed_runs(&mut take, random, runs, sizes, batch_steps);
+    let mut process = |runs: &[Run], rows: &Rows| kernel.process(runs, rows);
+    let refs = feed_runs(&mut process, random, runs, sizes, batch_steps);
     kernel.finish(refs);
     kernel.results()
 }

@@ -63,7 +63,7 @@ impl HoleSets {
     /// its index bits, its kind and the kind of the id before it (the two kinds are counted separately), and
     /// the number of look-ups that follow, of the id before and this one in alternation.
     #[inline(always)]
-    pub fn take_alternations(
+    pub fn look_up_alternations(
         &mut self,
         ids: impl Iterator<Item = (u32, u64, [usize; 2], u32)>,
         out: &mut [Misses; 2],
@@ -73,9 +73,7 @@ impl HoleSets {
             Step { page, kind, before_kind, alternations }
         });
         match &mut self.sets {
-            Representation::Nested(sets) => {
-                run(sets.instructions(), TakeSteps { sets, steps, out })
-            }
+            Representation::Nested(sets) => run(sets.instructions(), UseSteps { sets, steps, out }),
             Representation::Lists(..) => unreachable!("no id has come with several index bits"),
         }
     }
@@ -125,16 +123,16 @@ impl HoleSets {
 }
 
 /// The processing of steps.
-struct TakeSteps<'a, I> {
+struct UseSteps<'a, I> {
     sets: &'a mut Nested,
     steps: I,
     out: &'a mut [Misses; 2],
 }
 
-impl<I: Iterator<Item = Step>> Work for TakeSteps<'_, I> {
+impl<I: Iterator<Item = Step>> Work for UseSteps<'_, I> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
-        self.sets.take_steps(machine, self.steps, self.out);
+        self.sets.use_steps(machine, self.steps, self.out);
     }
 }
 

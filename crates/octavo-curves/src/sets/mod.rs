@@ -107,7 +107,7 @@ impl Sets {
 }
 
 impl Kernel for Sets {
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
+    fn process(&mut self, batch: &Touches, rows: &Rows) {
         let (index, engine) = (self.index, &mut self.engine);
         self.pages.follow(rows, |number, id| {
             if let Engine::Scattered(engine) = engine {
@@ -116,7 +116,7 @@ impl Kernel for Sets {
         });
         run(
             self.instructions,
-            TakeBatch {
+            ProcessBatch {
                 engine: &mut self.engine,
                 pages: &self.pages,
                 batch,
@@ -134,21 +134,21 @@ impl Kernel for Sets {
 }
 
 /// The processing of a batch.
-struct TakeBatch<'a> {
+struct ProcessBatch<'a> {
     engine: &'a mut Engine,
     pages: &'a Pages,
     batch: &'a Touches,
     misses: &'a mut Misses,
 }
 
-impl Work for TakeBatch<'_> {
+impl Work for ProcessBatch<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
         let by_row = self.pages.by_row();
         let pages = self.batch.touches.iter().map(|touch| by_row[touch.row().index()]);
         match self.engine {
-            Engine::Nested(engine) => engine.take(machine, pages, self.misses),
-            Engine::Scattered(engine) => engine.take(machine, pages, self.misses),
+            Engine::Nested(engine) => engine.use_pages(machine, pages, self.misses),
+            Engine::Scattered(engine) => engine.use_pages(machine, pages, self.misses),
         }
     }
 }

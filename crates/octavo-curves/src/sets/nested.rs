@@ -63,7 +63,7 @@ impl Nested {
 
     /// Uses pages in turn.
     #[inline(always)]
-    pub fn take<M: Machine>(
+    pub fn use_pages<M: Machine>(
         &mut self,
         machine: M,
         pages: impl Iterator<Item = Page>,
@@ -83,7 +83,7 @@ impl Nested {
 
     /// Uses pages of two kinds in turn, each kind with misses of its own.
     #[inline(always)]
-    pub fn take_steps<M: Machine>(
+    pub fn use_steps<M: Machine>(
         &mut self,
         machine: M,
         steps: impl Iterator<Item = Step>,

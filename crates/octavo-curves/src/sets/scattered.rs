@@ -47,7 +47,7 @@ impl Scattered {
 
     /// Uses pages in turn.
     #[inline(always)]
-    pub fn take<M: Machine>(
+    pub fn use_pages<M: Machine>(
         &mut self,
         machine: M,
         pages: impl Iterator<Item = Page>,
@@ -85,7 +85,7 @@ impl Scattered {
         self.swapped = false;
     }
 
-    /// Adds the look-ups that were counted separately to `misses`, which [`Scattered::take`] has counted.
+    /// Adds the look-ups that were counted separately to `misses`, which [`Scattered::use_pages`] has counted.
     pub fn misses(&self, misses: &Misses) -> Misses {
         let mut misses = misses.clone();
         for (shared, &times) in self.back.iter().enumerate().filter(|(_, times)| **times > 0) {

@@ -48,7 +48,7 @@ impl SingleSets {
 
     fn dispatch(&mut self) {
         let batch = self.splitter.take(std::mem::take(&mut self.emptied));
-        self.tlb.take(&batch, &self.rows);
+        self.tlb.process(&batch, &self.rows);
         self.emptied = batch;
     }
 }
@@ -111,7 +111,7 @@ impl Single {
 }
 
 impl Kernel for Single {
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
+    fn process(&mut self, batch: &Touches, rows: &Rows) {
         self.pages.follow(rows, |_, _| ());
         if let Some(instructions) = self.at_once {
             return run(instructions, AtOnce { tlb: self, batch });

@@ -33,7 +33,7 @@ impl Default for Filter {
 impl Filter {
     /// Filters the next touches by their pages of size number `size`, which must be the smallest size in use.
     #[inline(always)]
-    pub fn take(&mut self, touches: &[Touch], rows: &Rows, size: usize) {
+    pub fn process(&mut self, touches: &[Touch], rows: &Rows, size: usize) {
         // Every touch is written, without a branch; the next one overwrites it if it is filtered out.
         let last_two = [self.pages[self.pages.len() - 2], self.pages[self.pages.len() - 1]];
         self.pages.resize(touches.len() + 3, NO_PAGE);

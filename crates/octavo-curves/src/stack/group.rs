@@ -62,9 +62,9 @@ impl Group {
 
     /// Looks up touches. [`Group::grow`] must have made room for their pages.
     #[inline(always)]
-    pub fn take<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
+    pub fn process<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
         let group = self.first_size / LANES;
-        self.filter.take(touches, rows, self.first_size);
+        self.filter.process(touches, rows, self.first_size);
         self.lists.alternate(v, self.filter.before_first());
         // Every touch is written for the next stage; the next one overwrites it if the stage does not need it.
         self.deeper.resize(touches.len() + 1, NOTHING);

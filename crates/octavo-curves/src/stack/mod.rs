@@ -86,30 +86,30 @@ impl Stack {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    fn take_avx2(&mut self, touches: &[Touch], rows: &Rows) {
+    fn process_avx2(&mut self, touches: &[Touch], rows: &Rows) {
         // SAFETY: the caller has checked that the processor has AVX2.
-        self.take_with(unsafe { Avx2::new() }, touches, rows);
+        self.process_with(unsafe { Avx2::new() }, touches, rows);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
-    fn take_avx512(&mut self, touches: &[Touch], rows: &Rows) {
+    fn process_avx512(&mut self, touches: &[Touch], rows: &Rows) {
         // SAFETY: the caller has checked that the processor has AVX2 and AVX-512.
-        self.take_with(unsafe { Avx512::new() }, touches, rows);
+        self.process_with(unsafe { Avx512::new() }, touches, rows);
     }
 
     #[inline(always)]
-    fn take_with<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
+    fn process_with<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
         for part in &mut self.parts {
             match part {
                 Part::Single(single) => {
                     single.grow(rows);
-                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| single.take(chunk, rows));
+                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| single.process(chunk, rows));
                 }
                 Part::Group(group) => {
                     group.grow(rows);
-                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| group.take(v, chunk, rows));
+                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| group.process(v, chunk, rows));
                     group.count();
                 }
             }
@@ -118,16 +118,16 @@ impl Stack {
 }
 
 impl Kernel for Stack {
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
+    fn process(&mut self, batch: &Touches, rows: &Rows) {
         let touches = &batch.touches;
         match self.instructions.set() {
-            InstructionSet::Portable => self.take_with(lanes::PORTABLE, touches, rows),
+            InstructionSet::Portable => self.process_with(lanes::PORTABLE, touches, rows),
             // SAFETY: `Instructions` is constructed only for sets that the processor has.
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => unsafe { self.take_avx2(touches, rows) },
+            InstructionSet::Avx2 => unsafe { self.process_avx2(touches, rows) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { self.take_avx512(touches, rows) },
+            InstructionSet::Avx512 => unsafe { self.process_avx512(touches, rows) },
         }
     }
 

@@ -38,8 +38,8 @@ impl Single {
 
     /// Looks up touches. [`Single::grow`] must have made room for their pages.
     #[inline(always)]
-    pub fn take(&mut self, touches: &[Touch], rows: &Rows) {
-        self.filter.take(touches, rows, self.size);
+    pub fn process(&mut self, touches: &[Touch], rows: &Rows) {
+        self.filter.process(touches, rows, self.size);
         let before_first = self.filter.before_first();
         let (mut newest, mut kept, mut alternations) = (self.newest, 0, u64::from(before_first));
         if before_first % 2 == 1 {

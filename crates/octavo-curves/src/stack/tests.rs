@@ -37,8 +37,8 @@ fn curves(
         if number % batch_steps == 0 || number + 1 == random.steps.len() {
             batch = splitter.take(batch);
             match instructions {
-                Some(_) => stack.take(&batch, &rows),
-                None => stack.take_with(lanes::Plain, &batch.touches, &rows),
+                Some(_) => stack.process(&batch, &rows),
+                None => stack.process_with(lanes::Plain, &batch.touches, &rows),
             }
         }
     }

@@ -18,7 +18,7 @@ const LONGEST: usize = 1 + Outline::MOST_GROUPS;
 /// not found at once. Stops after [`MOST_WORDS`], and if fewer than [`LONGEST`] words remain. Returns the number of
 /// words processed.
 #[inline(never)]
-pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
+pub fn process(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     let words = &words[..words.len().min(MOST_WORDS)];
     study.fetch.reserve();
     study.data.reserve();
@@ -48,7 +48,7 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     pending.report(study);
     let taken = words.len() - rest.len();
     if let Some(lines) = &mut study.lines {
-        lines.take_words(&words[..taken]);
+        lines.look_up_words(&words[..taken]);
     }
     taken
 }

@@ -55,25 +55,25 @@ impl LineSample {
 
     /// Looks up the lines of executions in words: for each, the number of the segment and the addresses of its groups.
     #[inline(always)]
-    pub fn take_words(&mut self, words: &[u64]) {
+    pub fn look_up_words(&mut self, words: &[u64]) {
         let instructions = self.instructions;
-        instructions.run(TakeWords { words, sample: self });
+        instructions.run(LookUpWords { words, sample: self });
     }
 
     /// Looks up the lines of an execution of a segment, given the address of each data item.
-    pub fn take_execution(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+    pub fn look_up_execution(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let mut groups = 0;
         for (item, addr) in segment.data().iter().zip(addresses) {
             if item.group as usize == groups {
                 groups += 1;
                 // The address of a guarded item that did not execute is null.
-                self.take(addr.raw().saturating_sub(item.offset.into()));
+                self.look_up(addr.raw().saturating_sub(item.offset.into()));
             }
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, word: u64) {
+    fn look_up(&mut self, word: u64) {
         if is_sampled(word) && word >= LEAST_ADDRESS {
             self.use_line(word / LINE_BYTES);
         }
@@ -101,12 +101,12 @@ fn is_sampled(word: u64) -> bool {
 }
 
 /// The search of the few sampled words among many.
-struct TakeWords<'a> {
+struct LookUpWords<'a> {
     words: &'a [u64],
     sample: &'a mut LineSample,
 }
 
-impl Compiled for TakeWords<'_> {
+impl Compiled for LookUpWords<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -114,10 +114,10 @@ impl Compiled for TakeWords<'_> {
         let (chunks, rest) = self.words.as_chunks::<CHUNK>();
         for chunk in chunks {
             if chunk.iter().fold(false, |any, word| any | is_sampled(*word)) {
-                chunk.iter().for_each(|word| self.sample.take(*word));
+                chunk.iter().for_each(|word| self.sample.look_up(*word));
             }
         }
-        rest.iter().for_each(|word| self.sample.take(*word));
+        rest.iter().for_each(|word| self.sample.look_up(*word));
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         for memory in [CACHE / 2, 2 * CACHE, 16 * CACHE] {
             let words = addresses(200_000, memory);
             let mut sample = LineSample::new(CACHE);
-            sample.take_words(&words);
+            sample.look_up_words(&words);
             let (whole, estimated) = (misses_of_whole(&words, CACHE), sample.misses());
             assert!(estimated.abs_diff(whole) < whole / 8, "{memory}: {estimated} for {whole}");
         }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn numbers_of_segments_and_guarded_items_are_no_lines() {
         let mut sample = LineSample::new(1 << 20);
-        sample.take_words(&Vec::from_iter(0..LEAST_ADDRESS));
+        sample.look_up_words(&Vec::from_iter(0..LEAST_ADDRESS));
         assert_eq!(sample.misses(), 0);
     }
 
@@ -178,7 +178,7 @@ mod tests {
             part in 1usize..100,
         ) {
             let mut sample = LineSample::new(1 << 20);
-            words.chunks(part).for_each(|part| sample.take_words(part));
+            words.chunks(part).for_each(|part| sample.look_up_words(part));
             let sampled = words.iter().filter(|word| is_sampled(**word));
             let mut lines: Vec<u64> = sampled.map(|word| word / LINE_BYTES).collect();
             lines.sort_unstable();

@@ -593,7 +593,7 @@ impl Consumer for Study {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.counts.executed(segment);
         if let Some(lines) = &mut self.lines {
-            lines.take_execution(segment, addresses);
+            lines.look_up_execution(segment, addresses);
         }
         self.fetches(segment);
         if segment.data().len() <= MOST_ITEMS {
@@ -688,7 +688,7 @@ impl StreamConsumer for Study {
         if self.attribution.is_some() {
             return 0;
         }
-        hits::take(self, segments, words)
+        hits::process(self, segments, words)
     }
 
     fn started(&mut self, start: &Start) {

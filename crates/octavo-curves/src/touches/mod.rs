@@ -99,7 +99,7 @@ pub type Job<'a> = Box<dyn FnOnce(&Rows) + Send + 'a>;
 /// An analysis of one stream.
 pub trait Kernel: Send {
     /// Processes the next batch.
-    fn take(&mut self, batch: &Touches, rows: &Rows);
+    fn process(&mut self, batch: &Touches, rows: &Rows);
 
     /// Empties its TLBs, after it has processed all of the `refs` references so far. Counts and all other
     /// state stay.

@@ -47,8 +47,8 @@ impl Runs {
         self.current = None;
     }
 
-    /// The runs of a batch.
-    pub fn take(&mut self, batch: &Touches) -> &[Run] {
+    /// The runs of the next batch.
+    pub fn of_batch(&mut self, batch: &Touches) -> &[Run] {
         self.runs.clear();
         let start = batch.start_refs + 1;
         let mut first = batch.start_refs;

@@ -17,8 +17,8 @@ pub fn feed(
     sizes: &Sizes,
     batch_steps: usize,
 ) -> u64 {
-    let mut take = |batch: &Touches, rows: &Rows| kernel.take(batch, rows);
-    feed_batches(Splitter::new(stream), &mut take, random, sizes, batch_steps)
+    let mut process = |batch: &Touches, rows: &Rows| kernel.process(batch, rows);
+    feed_batches(Splitter::new(stream), &mut process, random, sizes, batch_steps)
 }
 
 /// As [`feed`], with the touches of the whole program, in which fetches and data are distinguished.
@@ -28,8 +28,8 @@ pub fn feed_program(
     sizes: &Sizes,
     batch_steps: usize,
 ) -> u64 {
-    let mut take = |batch: &Touches, rows: &Rows| kernel.take(batch, rows);
-    feed_batches(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
+    let mut process = |batch: &Touches, rows: &Rows| kernel.process(batch, rows);
+    feed_batches(Splitter::new(Stream::All).with_kinds(), &mut process, random, sizes, batch_steps)
 }
 
 /// As [`feed`], with the runs of a stream. Times, and the number returned, are references of the program.
@@ -41,14 +41,14 @@ pub fn feed_runs(
     batch_steps: usize,
 ) -> u64 {
     let mut runs = Runs::new(stream, longest_gap_refs);
-    let mut take = |batch: &Touches, rows: &Rows| kernel(runs.take(batch), rows);
-    feed_batches(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
+    let mut process = |batch: &Touches, rows: &Rows| kernel(runs.of_batch(batch), rows);
+    feed_batches(Splitter::new(Stream::All).with_kinds(), &mut process, random, sizes, batch_steps)
 }
 
 /// Feeds batches. As in a run, rows of later touches do not exist yet.
 fn feed_batches(
     mut splitter: Splitter,
-    take: &mut dyn FnMut(&Touches, &Rows),
+    process: &mut dyn FnMut(&Touches, &Rows),
     random: &RandomStream,
     sizes: &Sizes,
     batch_steps: usize,
@@ -61,7 +61,7 @@ fn feed_batches(
         }
         if number % batch_steps == 0 || number + 1 == random.steps.len() {
             batch = splitter.take(batch);
-            take(&batch, &rows);
+            process(&batch, &rows);
         }
     }
     splitter.refs()

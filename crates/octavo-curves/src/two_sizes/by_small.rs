@@ -35,10 +35,10 @@ impl BySmall {
     }
 
     /// Looks pages up.
-    pub fn take(&mut self, steps: &Steps) {
-        self.few.take_any(steps.iter(), by_page);
+    pub fn process(&mut self, steps: &Steps) {
+        self.few.process_any(steps.iter(), by_page);
         if let Some(many) = &mut self.many {
-            many.take(steps.iter(), |step| (by_block(step.page), step.alternations));
+            many.process(steps.iter(), |step| (by_block(step.page), step.alternations));
         }
     }
 

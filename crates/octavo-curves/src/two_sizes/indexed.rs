@@ -59,7 +59,7 @@ impl Indexed {
     /// Looks up steps of pages that always have the same number. `located` returns the page, and the number of
     /// uses of the previous page and this one in alternation.
     #[inline(always)]
-    pub fn take<'a>(
+    pub fn process<'a>(
         &mut self,
         steps: impl Iterator<Item = &'a Step>,
         located: impl Fn(&Step) -> (Located, u32),
@@ -68,12 +68,12 @@ impl Indexed {
             let (page, alternations) = located(step);
             (page.id, page.number, step.kinds(), alternations)
         });
-        self.sets.take_alternations(ids, &mut self.misses);
+        self.sets.look_up_alternations(ids, &mut self.misses);
     }
 
     /// Looks up steps of pages that may have several numbers.
     #[inline(always)]
-    pub fn take_any<'a>(
+    pub fn process_any<'a>(
         &mut self,
         steps: impl Iterator<Item = &'a Step>,
         located: impl Fn(Page) -> Located,

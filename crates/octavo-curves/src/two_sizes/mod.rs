@@ -186,7 +186,7 @@ impl TwoSizes {
 
 impl Kernel for TwoSizes {
     /// Processes the program's touches, in which kinds are distinguished.
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
+    fn process(&mut self, batch: &Touches, rows: &Rows) {
         self.make_room(rows);
         let first = batch.start_refs + 1;
         for (number, touch) in batch.touches.iter().enumerate() {

@@ -24,7 +24,7 @@ impl Stacked {
     }
 
     /// Looks up pages.
-    pub fn take(&mut self, steps: &Steps) {
+    pub fn process(&mut self, steps: &Steps) {
         for step in steps.iter() {
             self.look_up(step.page.id);
             let alternations = step.alternations_of_pages();

@@ -53,15 +53,15 @@ impl Tlbs {
         let Tlbs { steps, stack, by_small, by_large, exact, split, .. } = self;
         let blocks_log2 = self.blocks_log2;
         let located = |page| Located::exact(page, blocks_log2);
-        stack.take(steps);
-        by_small.take(steps);
-        by_large.take(steps.iter(), |step| {
+        stack.process(steps);
+        by_small.process(steps);
+        by_large.process(steps.iter(), |step| {
             (located(step.page).large(blocks_log2), step.alternations_of_pages())
         });
-        exact.take(steps.iter(), |step| (located(step.page), step.alternations_of_pages()));
+        exact.process(steps.iter(), |step| (located(step.page), step.alternations_of_pages()));
         for (kind, tlb) in split.iter_mut().enumerate() {
             let own_steps = steps.iter().filter(|step| step.kinds()[0] == kind);
-            tlb.take(own_steps, |step| {
+            tlb.process(own_steps, |step| {
                 // If the two pages are of different kinds, each stays the most recent of its TLB.
                 let alternations =
                     if step.kinds()[1] == kind { step.alternations_of_pages() } else { 0 };

@@ -138,7 +138,7 @@ impl WorkingSets {
     }
 
     /// Processes the next runs, whose gaps are at most [`WorkingSets::longest_gap_refs`].
-    pub fn take(&mut self, runs: &[Run], rows: &Rows) {
+    pub fn process(&mut self, runs: &[Run], rows: &Rows) {
         self.make_room(rows);
         for run in runs {
             if run.first >= self.end {

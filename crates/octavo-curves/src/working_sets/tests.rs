@@ -21,8 +21,8 @@ fn some_windows() -> impl Strategy<Value = Vec<u64>> {
 fn compare(random: &RandomStream, stream: Stream, sizes: &Sizes, windows: &[u64], batch: usize) {
     let mut kernel = WorkingSets::new(sizes.clone(), windows.to_vec());
     let runs = (stream, kernel.longest_gap_refs());
-    let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-    let refs = feed_runs(&mut take, random, runs, sizes, batch);
+    let mut process = |runs: &[Run], rows: &Rows| kernel.process(runs, rows);
+    let refs = feed_runs(&mut process, random, runs, sizes, batch);
     kernel.finish(refs);
     let mut expected = Vec::new();
     for page_size in sizes.iter() {
@@ -76,8 +76,8 @@ fn the_working_set_of_both_streams_is_between_each_and_their_sum() {
     let page_refs = [Stream::Fetch, Stream::Data, Stream::All].map(|stream| {
         let mut kernel = WorkingSets::new(sizes.clone(), vec![20]);
         let runs = (stream, kernel.longest_gap_refs());
-        let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-        let refs = feed_runs(&mut take, &random, runs, &sizes, 100);
+        let mut process = |runs: &[Run], rows: &Rows| kernel.process(runs, rows);
+        let refs = feed_runs(&mut process, &random, runs, &sizes, 100);
         kernel.finish(refs);
         kernel.results()[0].page_refs
     });

@@ -46,8 +46,8 @@ struct LookUps<'a>(&'a mut Engine, &'a [Page], &'a mut Misses);
 impl Work for LookUps<'_> {
     fn on<M: Machine>(self, machine: M) {
         match self.0 {
-            Engine::Nested(engine) => engine.take(machine, self.1.iter().copied(), self.2),
-            Engine::Scattered(engine) => engine.take(machine, self.1.iter().copied(), self.2),
+            Engine::Nested(engine) => engine.use_pages(machine, self.1.iter().copied(), self.2),
+            Engine::Scattered(engine) => engine.use_pages(machine, self.1.iter().copied(), self.2),
         }
     }
 }
