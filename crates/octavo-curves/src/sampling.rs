@@ -275,7 +275,7 @@ impl Sampler {
         self.shrunk.ended(&self.identity, end);
     }
 
-    /// The results of a study of the shrunk trace, beside those of the whole trace.
+    /// The results of a study of the shrunk trace, with the results for the whole trace.
     fn statement(&self, stream: u32) -> Value {
         let whole = self.whole.first_level_misses();
         let sizes = page_sizes().len();

@@ -51,7 +51,7 @@ pub struct Counters {
     pub folds: u64,
     /// Blocks rewritten to remove it.
     pub unfolds: u64,
-    /// Anchors written beside the page-table entries that operations have written anyway.
+    /// Anchors written besides the page-table entries that operations write anyway.
     pub anchors_written: u64,
     /// Changes of the anchor distance of a process.
     pub anchor_distance_changes: u64,

@@ -1,4 +1,4 @@
-//! The lists of all sets, for every number of them.
+//! The lists of all sets, for every number of sets.
 
 use octavo_types::Instructions;
 

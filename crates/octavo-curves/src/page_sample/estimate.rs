@@ -18,7 +18,7 @@ use super::GROUPS;
 /// Standard errors to either side, so that 95% of intervals hold the true value: from Student's
 /// distribution with [`GROUPS`] - 1 degrees of freedom.
 const ERRORS: f64 = 2.04;
-/// With fewer kept pages there is no estimate at all.
+/// With fewer kept pages, there is no estimate.
 const LEAST_PAGES: u64 = 30;
 /// A TLB or window that holds fewer kept pages than this, on average, has no estimate.
 const LEAST_HELD: f64 = 5.0;
@@ -58,7 +58,7 @@ pub struct Population {
 }
 
 impl Population {
-    /// `pages` in all, of which `kept` by group.
+    /// A population of `pages` pages. `kept` is the number of kept pages by group.
     pub fn new(pages: u64, kept: [u64; GROUPS]) -> Self {
         Population { pages, kept }
     }

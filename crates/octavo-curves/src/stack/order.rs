@@ -103,7 +103,7 @@ impl Order {
     #[inline(always)]
     pub fn slot(&self, id: u32) -> Option<u32> {
         let slot = self.stamps[id as usize].wrapping_sub(self.base);
-        // A stamp before `base` is a slot beyond all.
+        // A stamp before `base` wraps around to a slot after `next`.
         (slot >= self.oldest && slot < self.next).then_some(slot)
     }
 

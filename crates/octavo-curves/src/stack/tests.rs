@@ -165,7 +165,7 @@ fn deep_stacks_are_exact_too() {
     let mut random = 1u64;
     let mut page = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Half of them are of few pages, the others of many.
+        // Half of the references are to few pages, the other half to many.
         (random >> 33) % if random >> 63 == 0 { 2800 } else { 200 } + 1
     };
     let pages: Vec<u64> = (0..16_000).map(|_| page()).collect();

@@ -18,9 +18,9 @@ pub use split::Splitter;
 
 use octavo_types::VirtAddr;
 
-/// Touches in a batch, about.
+/// Approximate number of touches in a batch.
 pub const BATCH_TOUCHES: usize = 1 << 15;
-/// Bound on the references of a batch, so that a touch's position fits beside its flags.
+/// Bound on the references of a batch, so that a touch's position and flags fit in one word.
 pub const BATCH_REFS: u64 = 1 << 29;
 
 /// Marks the second half of a reference.

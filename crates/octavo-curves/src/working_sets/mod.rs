@@ -23,8 +23,8 @@ pub(crate) use self::gaps::Gaps;
 use crate::sizes::Sizes;
 use crate::touches::{Row, Rows, Run};
 
-/// The number of base pages that ends a block, after the reference to the last of them, to bound the work at the end of
-/// a batch. In tests it is small enough to be reached.
+/// Maximum number of base pages in a block: the block ends after the first reference to the last one. This bounds the
+/// work at the end of a batch. Tests use a small number to reach it.
 const MOST_IN_USE: usize = if cfg!(test) { 24 } else { 256 };
 
 /// An average working set: s(T, page size) of Talluri et al., "Tradeoffs in supporting two page

@@ -5,7 +5,7 @@ use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceErr
 use octavo_trace::{Decoder, StreamConsumer, StreamEnd, StreamIdentity, WordWriter};
 use octavo_types::{Consumer, Event, Item, ItemKind, PageSize, Segment, VirtAddr};
 
-/// A loop of four instructions that loads from pages in scattered order, of which there are more the longer it runs.
+/// A loop of four instructions that loads from pages in scattered order. The number of pages grows as the loop runs.
 struct Loop {
     batches: u64,
     at: u64,

@@ -45,7 +45,7 @@ impl NaivePart {
     }
 }
 
-/// The bytes in pages of one size, each of which belongs to one process, or is common to all processes that have it.
+/// The bytes in pages of one size. Each page belongs to one process, or is common to all processes that have it.
 fn naive(images: &[NaiveImage], stream: Stream, size: PageSize) -> u64 {
     let bytes = |page: u64| page >> size.base_shift();
     let (mut own_pages, mut common) = (HashSet::new(), HashSet::new());

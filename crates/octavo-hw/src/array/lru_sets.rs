@@ -1,4 +1,4 @@
-//! LRU sets of few ways, the most frequent case: beside its keys, a set has a time per way, or one order.
+//! LRU sets of few ways, the most frequent case: besides its keys, a set has a time per way, or one order.
 
 use octavo_types::Instructions;
 

@@ -1,4 +1,4 @@
-//! The state of a line of a virtual cache beside its tag.
+//! The state of a line of a virtual cache, besides its tag.
 
 use octavo_types::FrameNumber;
 

@@ -433,10 +433,10 @@ fn line_at_a_usual_distance_comes_with_the_first() {
     }
 }
 
-/// Loads of another instruction between the two loads of a visit begin visits of their own: with 21 of them the first
-/// visit is still under way, with 22 it has ended.
+/// Loads of another instruction between the two loads of a visit begin visits of their own: with 21 others,
+/// the first visit is still under way; with 22, it has ended.
 #[test]
-fn visit_ends_when_so_many_others_have_begun() {
+fn visit_ends_when_enough_others_have_begun() {
     for (others, issued) in [(20, true), (21, true), (22, false)] {
         let mut caches = caches(by_region(REGION), NONE);
         let loads: Vec<_> = (0..50)

@@ -15,7 +15,7 @@ pub enum Owner {
     PageTable,
     /// Reserved for data that has not been touched yet.
     Reserved,
-    /// A structure of a translation design beside the page table, such as a shadow node.
+    /// A structure of a translation design besides the page table, such as a shadow node.
     Shadow,
     /// A bitmap that hardware finds by its fixed location: the hole bitmap of pages with holes, or chunk
     /// bitmaps.

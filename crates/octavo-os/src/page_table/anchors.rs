@@ -51,7 +51,7 @@ impl PageTable {
         self.anchors.log2
     }
 
-    /// The number of base pages in the anchor of a page; 0 if its entry is none.
+    /// The number of base pages in the anchor of a page; 0 if its entry is not an anchor.
     pub fn anchored_pages(&self, page: PageNumber) -> u64 {
         self.anchors.lengths.get(&page.raw()).copied().unwrap_or(0)
     }

@@ -13,7 +13,7 @@ use super::holes::{EntryIndex, LEVEL};
 use super::{Leaf, PageTable, Used, index};
 use crate::frames::{Frames, OutOfMemory, SubBlocks};
 
-/// State of gapped pages beside their entries.
+/// State of gapped pages outside their entries.
 #[derive(Default)]
 pub(super) struct GappedState {
     /// Number of gapped pages.

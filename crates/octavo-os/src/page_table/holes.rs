@@ -27,7 +27,7 @@ pub(super) const LEVEL: u8 = 2;
 /// The node and index of an entry of level 2.
 pub(super) type EntryIndex = (u32, usize);
 
-/// State of pages with holes beside their entries.
+/// State of pages with holes outside their entries.
 #[derive(Default)]
 pub(super) struct HoleState {
     /// Number of pages with holes.

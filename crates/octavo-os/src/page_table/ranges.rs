@@ -1,6 +1,6 @@
 //! Ranges: maximal runs of pages that are contiguous in memory as in the address space, with equal
 //! permissions, at any alignment. Redundant Memory Mappings (Karakostas et al., ISCA 2015; as described by
-//! Guvenilir and Patt, ISCA 2020, Section V) translates by them beside the page table.
+//! Guvenilir and Patt, ISCA 2020, Section V) translates by ranges as well as by the page table.
 //!
 //! Each mapping and unmapping in the page table updates the ranges, so that both always match.
 

@@ -43,7 +43,7 @@ pub enum Replacement {
     /// Static re-reference interval prediction with 2 bits and hit priority: SRRIP-HP of Jaleel et
     /// al., "High performance cache replacement using re-reference interval prediction", ISCA 2010,
     /// section 4.1. A hit predicts 0, a fill 2; the first way (from the lowest) that predicts 3 is
-    /// replaced, and as long as there is none all predictions of the set grow by one.
+    /// replaced; while no way predicts 3, all predictions of the set grow by one.
     Srrip,
 }
 

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 
 use super::{Blocks, RegionConfig};
 
-/// A set of distances from a trigger: bit `before + distance` stands for each.
+/// A set of distances from a trigger: bit `before + distance` is set for each distance.
 type Distances = u64;
 
 /// A visit under way.

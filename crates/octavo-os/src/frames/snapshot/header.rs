@@ -1,4 +1,4 @@
-//! The header of a snapshot file: facts about the machine beside its frames.
+//! The header of a snapshot file: facts about the machine besides its frames.
 
 use serde::{Deserialize, Serialize};
 
