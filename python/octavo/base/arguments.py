@@ -1,5 +1,5 @@
-"""Arguments of the functions that users call: an unknown one is an error with the nearest name, and
-so is a value of another type, with what is allowed.
+"""Checks the arguments of public functions. An unknown keyword, or a value of a wrong type, raises
+a UsageError that says which keyword is nearest, or which types are allowed.
 """
 
 from __future__ import annotations
@@ -34,45 +34,47 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "Names": ((str, os.PathLike, list, tuple, dict), "a name, or a list or a mapping of names"),
     "Variants": ((list, tuple, dict), "a mapping or a list of mappings"),
 }
-"""Annotations whose values are checked: the types that are taken, and their name."""
+"""Annotations whose values are checked: the types that are accepted, and their name in messages."""
 _LISTS = {"Sequence", "Mapping"}
 _NO_LISTS = (str, bytes, dict, os.PathLike)
-"""Iterables that are one value."""
+"""Iterables that count as one value, not as a list."""
 
 
 def keywords_of(call: Callable[..., Any]) -> list[str]:
     """The names that a function takes as keywords."""
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
-        name for name, of in inspect.signature(call).parameters.items() if of.kind not in variable
+        name
+        for name, parameter in inspect.signature(call).parameters.items()
+        if parameter.kind not in variable
     ]
 
 
 def with_checked_names(
-    also: Iterable[str] = (), of: Iterable[Callable[..., Any]] = ()
+    also: Iterable[str] = (), functions: Iterable[Callable[..., Any]] = ()
 ) -> Callable[[Callable[Parameters, Found]], Callable[Parameters, Found]]:
-    """Decorates a function so that an unknown keyword is a UsageError that names the nearest one,
-    and that so is a value that is not of its annotation, where this is a simple one. `also` are
-    keywords that it passes on, to the functions `of`.
+    """Decorates a function so that an unknown keyword, or a value that does not match a simple
+    annotation, raises UsageError. `also` are keywords that it passes on to `functions`, whose
+    annotations hold for them.
     """
 
     def decorate(call: Callable[Parameters, Found]) -> Callable[Parameters, Found]:
         allowed = list(dict.fromkeys([*keywords_of(call), *also]))
         annotated = {
             name: str(parameter.annotation)
-            for function in (*of, call)
+            for function in (*functions, call)
             for name, parameter in inspect.signature(function).parameters.items()
         }
         signature = inspect.signature(call)
         variable = inspect.Parameter.VAR_KEYWORD
-        others = [name for name, of in signature.parameters.items() if of.kind is variable]
+        keywords = [name for name, one in signature.parameters.items() if one.kind is variable]
 
         @wraps(call)
         def checked(*given: Parameters.args, **named: Parameters.kwargs) -> Found:
             for name in named:
                 choose(name, allowed, f"argument of octavo.{call.__name__}")
             bound = signature.bind_partial(*given, **named)
-            for values in (bound.arguments, *(bound.arguments.get(name, {}) for name in others)):
+            for values in (bound.arguments, *(bound.arguments.get(name, {}) for name in keywords)):
                 for name, value in values.items():
                     values[name] = _checked(name, value, annotated.get(name, ""))
             return cast("Callable[..., Found]", call)(*bound.args, **bound.kwargs)
@@ -83,10 +85,10 @@ def with_checked_names(
 
 
 def _checked(name: str, value: object, annotation: str) -> object:
-    """The value, with NumPy's numbers and paths as Python's own numbers and texts. Refuses one that
-    is of none of the annotation's types, and elements of lists likewise. Annotations with other
-    types than simple ones are not checked, but that a string is not a list; nor are elements of several
-    types.
+    """The value, with NumPy numbers as Python numbers, and paths as strings where the annotation
+    has `str`. Raises UsageError for a value, or an element of a list, that has none of the
+    annotation's types. Of an annotation with types that are not in `_KINDS`, it checks only that a
+    string is not given for a list. Elements that may have several types are not checked.
     """
     inside = dict(_alternatives(annotation))
     is_text_for_list = isinstance(value, str) and "str" not in inside and _LISTS & {*inside}
@@ -94,8 +96,8 @@ def _checked(name: str, value: object, annotation: str) -> object:
         return _plain(value)
     if isinstance(value, Iterable) and not isinstance(value, _NO_LISTS):
         if "Sequence" in inside:
-            of = inside["Sequence"] if len(_alternatives(inside["Sequence"])) == 1 else ""
-            return [_checked(f"{name}[{place}]", one, of) for place, one in enumerate(value)]
+            kind = inside["Sequence"] if len(_alternatives(inside["Sequence"])) == 1 else ""
+            return [_checked(f"{name}[{index}]", item, kind) for index, item in enumerate(value)]
         if "tuple" in inside:
             several = tuple(map(_plain, value))
             if len(several) == len(inside["tuple"].split(",")):
@@ -124,7 +126,7 @@ def _alternatives(annotation: str) -> list[tuple[str, str]]:
 
 
 def _plain(value: object) -> object:
-    """Other numbers, such as those of NumPy, as Python's own."""
+    """Numbers of other libraries, such as NumPy, as Python's own."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, Integral) else value

@@ -1,7 +1,7 @@
 """Long work outside the main thread, which stays free for signals and the live line.
 
-A trace may come through a pipe that gives nothing for hours: nothing here waits for it once the
-user has said that it is enough.
+A trace may come through a pipe that is silent for hours: after an interrupt, work gets
+GIVE_UP_SECONDS to end and is then abandoned.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Work(Protocol):
     """A `TraceJob`, or a `TraceRun` that has started."""
 
     def wait(self, timeout_seconds: float) -> Any:
-        """Waits until the work is done or the time is up; says how far it is."""
+        """Waits until the work is done or the time is up; returns the progress."""
 
     def stop(self) -> None:
-        """Ends it soon."""
+        """Asks the work to end soon."""
 
 
 def see_through(
@@ -39,7 +39,7 @@ def see_through(
 ) -> int | None:
     """Waits for the end of the work; returns the signal that ended it early, if any.
 
-    With `keeps_result`, the last progress names that signal: what was done is worth something.
+    `keeps_result`: interrupted work still has a result, so the last progress names the signal.
     """
     with Interrupts() as interrupts:
         deadline: float | None = None
@@ -65,8 +65,8 @@ def outcome_of(job: TraceJob[T], on_progress: Callable[[Any], None]) -> T:
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
-    """Does what would not listen to Ctrl-C by itself. `stop` ends it soon where a signal arrives;
-    without it, the work is abandoned.
+    """Does work that Ctrl-C would not interrupt, such as a call into the extension. `stop` asks it
+    to end when a signal arrives; without `stop`, the work is abandoned.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -78,8 +78,8 @@ def interruptible(work: Callable[[], T], stop: Callable[[], None] | None = None)
             errors.append(error)
         ended.set()
 
-    # An event, as a join that a signal ends takes the thread for one that has ended. A daemon, as
-    # the process does not wait for it in the end.
+    # An event, because a `join` that a signal interrupts may count the thread as ended. A daemon
+    # thread, so that the process does not wait for it at exit.
     ended = threading.Event()
     threading.Thread(target=run, daemon=True).start()
     try:

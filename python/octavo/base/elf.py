@@ -41,7 +41,7 @@ class ElfTarget:
 
     @property
     def is_traceable(self) -> bool:
-        """Only 64-bit x86-64 programs are; x32 programs are 32-bit ones of that machine."""
+        """True for 64-bit x86-64 programs alone; x32 programs are 32-bit ones of that machine."""
         return self.bits == 64 and self.machine == _X86_64
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ def read_target(header: bytes) -> ElfTarget | None:
 
 
 def is_elf_file(path: str | None) -> bool:
-    """Whether a linker made the file; what cannot be read is taken for one that it did not."""
+    """Whether the file is an ELF program or library; False where it cannot be read."""
     try:
         with Path(path or "").open("rb") as file:
             return file.read(len(ELF_MAGIC)) == ELF_MAGIC

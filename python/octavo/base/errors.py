@@ -50,7 +50,7 @@ class Interrupted(OctavoError):
 
 
 def status_of(error: OctavoError) -> int:
-    """The exit status for an error; those that the extension raises are our own failures."""
+    """The exit status for an error; an error that the extension raised has FAILED."""
     status = getattr(error, "status", FAILED)
     return status if isinstance(status, int) else FAILED
 
@@ -69,8 +69,8 @@ def hint(meant: str | None) -> str:
 def check_range(
     option: str, value: float | None, least: int, most: int, what: str = "a number"
 ) -> None:
-    """Refuses a value of an option outside `least` to `most`; one that is absent is none. `what`
-    names the values, with their unit. A limit of 13 digits or more is shown in trillions.
+    """Refuses a value of an option outside `least` to `most`; None is an option that was not given.
+    `what` names the values, with their unit. A limit of 13 digits or more is shown in trillions.
     """
     if value is not None and not least <= value <= most:
         given = f"{value:g}" if isinstance(value, float) else value
@@ -79,7 +79,9 @@ def check_range(
 
 
 def choose(word: str, allowed: Iterable[str], what: str) -> str:
-    """Returns `word` when it is allowed; otherwise says what is, and what was probably meant."""
+    """Returns `word` if it is allowed. Otherwise raises UsageError with the allowed words and the
+    nearest of them; `what` names the kind of word.
+    """
     names = list(allowed)
     if word in names:
         return word

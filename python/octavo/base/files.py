@@ -1,10 +1,9 @@
 """Files that appear whole or not at all.
 
-Everything is written beside its place under a temporary name and renamed at the end; what exists
-and is not a regular file, such as a pipe, is written to directly. Whether it
-can be written is tried before the run, so that "permission denied" does not come after an hour.
-Without `--force`, a place that was free then and is taken at the end keeps what is there: the
-result gets the next free name beside it, and CannotRun says which.
+A file is written under a temporary name beside its place and renamed at the end; a pipe or a device
+is written directly. Permissions are checked before the run, so that "permission denied" does not
+come after an hour. Without `--force`, a file that another process has put in the place meanwhile is
+kept: the result gets the next free name beside it, and CannotRun says which.
 """
 
 import fcntl
@@ -35,15 +34,15 @@ _LAST = "manifest.json"
 
 
 def to_json(document: Any, indent: int | None = None) -> str:
-    """One line for programs; indented where people read it. Raises ValueError for NaN and
-    infinities, which JSON does not have.
+    """The document as one line, or indented. Raises ValueError for NaN and infinities, which JSON
+    does not have.
     """
     return json.dumps(document, indent=indent, allow_nan=False) + "\n"
 
 
 @contextmanager
 def failing_with(what: str) -> Iterator[None]:
-    """Turns an error of the operating system into a sentence about `what`."""
+    """Turns an OSError into a CannotRun that says that `what` cannot be written."""
     try:
         yield
     except BrokenPipeError:
@@ -67,9 +66,10 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
 
 
 def open_for_arrow(path: Path, mode: Literal["rb", "wb"]) -> "pa.NativeFile":
-    """The file of a name, which pyarrow takes for a URI if it has a colon, and encodes as UTF-8.
+    """Opens a file for pyarrow, which would parse a name with a colon as a URI and encode it as
+    UTF-8.
 
-    Not a file of Python's: a thread of pyarrow's that uses one when the process ends aborts it.
+    It is no file object of Python's: a thread of pyarrow that uses one at exit aborts the process.
     """
     import pyarrow as pa
 
@@ -77,8 +77,8 @@ def open_for_arrow(path: Path, mode: Literal["rb", "wb"]) -> "pa.NativeFile":
 
 
 def write_standard_output(text: str) -> None:
-    """Writes and flushes, so that a reader who has gone is noticed here and nowhere later. Raises
-    CannotRun, but BrokenPipeError for that reader.
+    """Writes and flushes, so that a closed pipe is noticed here and not at exit. Raises
+    BrokenPipeError for a closed pipe and CannotRun for every other error.
     """
     check_standard_output()
     try:
@@ -91,7 +91,9 @@ def write_standard_output(text: str) -> None:
 
 
 def discard_standard_output() -> None:
-    """Sends what is left to write nowhere, so that the interpreter's own end cannot fail."""
+    """Redirects standard output to /dev/null, so that the interpreter's flush at exit cannot
+    fail.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -105,9 +107,8 @@ def check_standard_output() -> None:
 
 @contextmanager
 def output_to_error(when: bool) -> Iterator[None]:
-    """Where `when`, lets programs that are started write to standard error what they write to
-    standard output, so that the result stands there alone. Where standard error is closed, it is
-    lost.
+    """If `when`, redirects the standard output of child programs to standard error, so that the
+    result stands alone on standard output. Where standard error is closed, that output is lost.
     """
     if not when:
         yield
@@ -125,7 +126,7 @@ def output_to_error(when: bool) -> Iterator[None]:
 
 
 def check_new_file(name: str, *, force: bool, option: str) -> None:
-    """Checks that a file can be written where none stands, or where one may be overwritten."""
+    """Checks that a file can be written, and that none exists there unless `force`."""
     if not name:
         raise UsageError(f"{option} is empty; name a file.")
     if name == STANDARD_OUTPUT:
@@ -144,7 +145,7 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
 
 
 class NewFile:
-    """A file that is to be written, by its name."""
+    """An output file that an option names."""
 
     def __init__(self, name: str, *, force: bool, option: str) -> None:
         """Checks that it can be written, as `check_new_file` does."""
@@ -153,8 +154,8 @@ class NewFile:
         self._place = _place_of(name)
 
     def write(self, content: str | Callable[[Path], None]) -> None:
-        """Writes a text, or lets the file be made; whole, or raises CannotRun and leaves what was
-        there before.
+        """Writes a text, or calls a function that makes the file. Raises CannotRun and leaves an
+        existing file as it was if that fails.
         """
         writer = text_writer(content) if isinstance(content, str) else content
         _replace_or_keep(f"`{self.name}`", self._place, writer, overwrite=self._force)
@@ -186,7 +187,7 @@ class JsonFile:
             _check_directory_of(self._place)
 
     def write(self, document: Any) -> None:
-        """Writes the document whole, or raises and leaves what was there before."""
+        """Writes the document whole, or raises and leaves an existing file as it was."""
         text = to_json(document)
         if self._name == STANDARD_OUTPUT:
             write_standard_output(text)
@@ -219,7 +220,7 @@ class OutputDirectory:
     """The directory that `--out` names."""
 
     def __init__(self, name: str, *, force: bool) -> None:
-        """Makes the directory and a staging place inside it, or says why not."""
+        """Makes the directory and a staging directory in it. Raises UsageError or CannotRun."""
         check_directory_name(name)
         self._place = Path(name)
         self._made = not self._place.exists()
@@ -233,14 +234,14 @@ class OutputDirectory:
             self._staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._place))
 
     def _holds_files(self) -> bool:
-        """Whether there is more than staging places: a run that was killed leaves its own."""
+        """Whether there is more than staging directories: a run that was killed leaves its own."""
         return not all(entry.name.startswith(_STAGING) for entry in self._place.iterdir())
 
     def write(
         self, files: dict[str, Callable[[Path], None]], optional: Collection[str] = ()
     ) -> None:
-        """Lets each writer make its file, then puts all of them in place. Of the `optional` files
-        of a result, those of an earlier one that this one does not have are removed.
+        """Lets each writer make its file, then puts all of them in place. Files named in `optional`
+        that an earlier result has left and this one does not have are removed.
         """
         with failing_with(f"to `{self._place}`"):
             try:
@@ -257,7 +258,7 @@ class OutputDirectory:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lets one process at a time put its files in place, so that they are all of one result."""
+        """Locks the directory, so that all files in it come from one process's result."""
         handle = os.open(self._place, os.O_RDONLY)
         try:
             # Some file systems have no locks.
@@ -268,8 +269,8 @@ class OutputDirectory:
             os.close(handle)
 
     def _move_beside(self) -> Path:
-        """Makes the staging place a directory of its own, and returns its name: one beside the
-        place, or inside it where nothing can be put beside it, as where a file system is mounted.
+        """Renames the staging directory to a free name and returns that: beside the place, or
+        inside it where nothing can be put beside it, as at a mount point.
         """
         self._staging.chmod(0o777 & ~_umask())
         place = self._place.resolve()
@@ -278,7 +279,9 @@ class OutputDirectory:
         return _rename_free(self._staging, place / place.name)
 
     def close(self) -> None:
-        """Removes the staging place, and the directory too when it is ours and empty."""
+        """Removes the staging directory, and the directory itself if this run made it and it is
+        empty.
+        """
         with uninterrupted():
             shutil.rmtree(self._staging, ignore_errors=True)
             if self._made and not any(self._place.iterdir()):
@@ -308,8 +311,8 @@ def _replace_or_keep(
 def _written_elsewhere(
     shown: str, files: dict[str, Callable[[Path], None]], error: OSError
 ) -> Exception:
-    """Writes the files to a directory for temporary files, as after hours the disk may be full, and
-    returns what says so; the error itself where that fails, too.
+    """Writes the files to a temporary directory instead, as the disk may be full after hours of
+    work. Returns a CannotRun that names it, or `error` where that fails, too.
     """
     with suppress(OSError):
         other = Path(tempfile.mkdtemp(prefix="octavo-"))
@@ -323,7 +326,7 @@ def _written_elsewhere(
 
 
 def text_writer(text: str) -> Callable[[Path], None]:
-    """A writer of a text file; what UTF-8 cannot hold is written as an escape."""
+    """A writer of a text file; characters that UTF-8 cannot encode are written as escapes."""
 
     def write(path: Path) -> None:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -337,12 +340,12 @@ def replace_text(place: Path, text: str, *, overwrite: bool = True) -> None:
 
 
 def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool = True) -> None:
-    """Lets a file be written under another name and renames it over `place`; a device or a pipe is
-    written directly. Raises CannotRun where `place` exists and not `overwrite`: the file has
-    another name then.
+    """Lets `writer` make a file under a temporary name and renames it to `place`; a device or a
+    pipe is written directly. Where `place` exists and not `overwrite`, the file gets another name,
+    which the CannotRun that is raised gives.
     """
     if _is_special(place):
-        # Some files, such as Parquet, are written back and forth.
+        # Some writers, such as that of Parquet, need to seek.
         with tempfile.TemporaryDirectory(prefix=_STAGING) as directory:
             whole = Path(directory, place.name)
             writer(whole)
@@ -364,8 +367,8 @@ def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool
 
 
 def _link_free(file: Path, place: Path) -> None:
-    """Gives a file the name `place`. Raises CannotRun where that is taken: the file has a name
-    beside it then.
+    """Gives a file the name `place`. Where that is taken, the file gets a name beside it, which the
+    CannotRun that is raised gives.
     """
     name, others = place, _names_beside(place)
     while True:
@@ -389,25 +392,25 @@ def _rename_free(directory: Path, place: Path) -> Path:
     for name in _names_beside(place):
         if not os.path.lexists(name):
             try:
-                # It replaces no directory that holds files.
+                # It fails where a directory that holds files has the name.
                 return directory.rename(name)
             except OSError:
-                # Unless another process has taken the name meanwhile.
+                # Another process may have taken the name meanwhile.
                 if not os.path.lexists(name):
                     raise
     raise AssertionError("names do not end")
 
 
 def _place_of(name: str) -> Path:
-    """The place of a file behind symbolic links. A pipe or a device stays as it is named: what
-    `/dev/stdout` leads to may have no other name.
+    """The path of a file with symbolic links resolved. The path of a pipe or a device stays: the
+    target of `/dev/stdout` may have no path of its own.
     """
     place = Path(name)
     return place if _is_special(place) else Path(os.path.realpath(place))
 
 
 def _is_special(place: Path) -> bool:
-    """A device or a pipe takes what it gets; it cannot be renamed over."""
+    """Whether it is a device or a pipe, which is written directly and never renamed over."""
     return place.exists() and not place.is_file()
 
 
@@ -424,8 +427,8 @@ def _taken(place: Path, other: Path) -> CannotRun:
 
 
 def in_turn(*writers: Callable[[], None]) -> None:
-    """Calls each writer, so that none loses its result because of an earlier one. Raises CannotRun
-    with all that they raised.
+    """Calls every writer, also where an earlier one fails. Raises one CannotRun with the messages
+    of all that failed.
     """
     failures = []
     for writer in writers:

@@ -13,11 +13,11 @@ from octavo._core import VERSION
 _THP = Path("/sys/kernel/mm/transparent_hugepage")
 _VIRTIO_BALLOON = "0x0005"
 _PAGE_REPORTING = 5
-"""The number of the feature."""
+"""The number of the feature bit."""
 
 
 def versions(valgrind: str | None) -> dict[str, str]:
-    """Versions of all software that may change a result; of Valgrind if it took part."""
+    """Versions of all software that may change a result; `valgrind` is None where no tracer ran."""
     return {
         "octavo": VERSION,
         **({"valgrind": valgrind} if valgrind is not None else {}),
@@ -43,8 +43,8 @@ def memory_bytes() -> int:
 
 
 def configuration_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where Octavo keeps what it knows of this machine: `octavo` in $XDG_CONFIG_HOME, or in
-    ~/.config where that is not set.
+    """The directory of files about this machine: `octavo` in $XDG_CONFIG_HOME, or in ~/.config
+    where that is not set.
     """
     configured = environment.get("XDG_CONFIG_HOME", "")
     # The XDG Base Directory Specification: a relative path is invalid and ignored.
@@ -53,17 +53,19 @@ def configuration_directory(environment: Mapping[str, str] = os.environ) -> Path
 
 
 def busy_processors(seconds: float, root: Path = Path("/")) -> float:
-    """How many processors other programs, or other virtual machines, keep busy, over some time."""
+    """The mean number of busy processors over the next `seconds`, in which this process sleeps:
+    busy with other programs, or with other virtual machines (steal).
+    """
     before = _busy_seconds(root)
     time.sleep(seconds)
     return max(0.0, _busy_seconds(root) - before) / seconds
 
 
 def _busy_seconds(root: Path) -> float:
-    """Seconds of all processors since the start that were neither idle nor waiting for a device."""
+    """Seconds since boot that processors were neither idle nor waiting for a device, summed."""
     first = (read_text(root / "proc/stat") or "").partition("\n")[0].split()
     # proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
-    ticks = [int(one) for one in first[1:9] if one.isdecimal()]
+    ticks = [int(field) for field in first[1:9] if field.isdecimal()]
     return (sum(ticks) - sum(ticks[3:5])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -77,8 +79,8 @@ def cpu_field(name: str, root: Path = Path("/")) -> str | None:
 
 
 def reports_free_memory(root: Path = Path("/")) -> bool:
-    """Whether this virtual machine reports free memory to its host, which can then take
-    it back: free page reporting of a virtio balloon (Virtio 1.2, section 5.5).
+    """Whether this virtual machine reports free memory to its host, which can then reclaim it:
+    free page reporting of a virtio balloon (Virtio 1.2, section 5.5).
     """
     for device in (root / "sys/bus/virtio/devices").glob("*"):
         features = (read_text(device / "features") or "").strip()
@@ -98,8 +100,8 @@ def read_setting(path: Path) -> str | None:
 
 
 def open_regular(path: Path, errors: str = "strict") -> TextIO:
-    """Opens a text file in UTF-8; `errors` are those of `open`. Raises OSError for a pipe, whose
-    writer may never come, and for a device, which may have no end.
+    """Opens a text file in UTF-8; `errors` is that of `open`. Raises OSError for a pipe, which
+    might block for ever, and for a device, which may have no end.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")

@@ -27,7 +27,7 @@ MIN_FILL = 0.5
 preloaded library has the same default (`preload/settings.c`).
 """
 UNASKED = ("always", "within_size", "force")
-"""Settings under which shared memory gets huge pages without being asked for."""
+"""Settings under which shared memory gets huge pages that no program asks for."""
 
 _COLLAPSE_SINCE = (6, 1)
 _MALLOC_TUNABLE_SINCE = (2, 35)
@@ -44,13 +44,13 @@ class HugePages:
     """Setting by size in bytes, `inherit` resolved; before Linux 6.8 the 2 MiB of `thp` alone.
     Sizes that only shared memory can have (8 KiB) are not among them."""
     shared_thp: str | None
-    """The same for shared memory: `never`, `advise`, `within_size`, `always`, `deny` or `force`.
+    """The setting for shared memory: `never`, `advise`, `within_size`, `always`, `deny` or `force`.
     See `anonymous_shared_thp` for memory without a file."""
     hugetlb_sizes: frozenset[int]
     """Sizes that hugetlbfs can reserve."""
     kernel: tuple[int, ...]
     glibc: tuple[int, ...] | None
-    """None when the C library is another one."""
+    """Its version; None when the C library is another one."""
     file_thp: bool | None
     """Whether khugepaged may make huge pages of a file's read-only text; None: not known."""
     cpu_vendor: str | None
@@ -58,7 +58,7 @@ class HugePages:
     """The word of each file under `transparent_hugepage` that decides page sizes, and the pages of
     each pool of hugetlbfs, by absolute path and as read: `inherit` stays `inherit`."""
     free_pool_pages: Mapping[int, int]
-    """Pages of hugetlbfs that nothing uses or has reserved, by size in bytes."""
+    """Pages of hugetlbfs that are neither in use nor reserved, by size in bytes."""
 
     @property
     def anonymous_shared_thp(self) -> str | None:
@@ -72,7 +72,7 @@ class HugePages:
 
     @property
     def shares_huge_pages(self) -> bool:
-        """Whether shared memory without a file gets 2 MiB pages without being asked for."""
+        """Whether shared memory without a file gets 2 MiB pages that no program asks for."""
         return self.anonymous_shared_thp in UNASKED
 
     @property
@@ -87,7 +87,7 @@ class HugePages:
 
     @property
     def merges_ptes(self) -> bool:
-        """AMD's cores since Zen hold four adjacent 4 KiB pages in one TLB entry."""
+        """Whether one TLB entry can hold four adjacent 4 KiB pages, as in AMD's cores since Zen."""
         return self.cpu_vendor == "AuthenticAMD"
 
     def tlb_sizes(self) -> list[int]:
@@ -99,7 +99,7 @@ class HugePages:
 def read_huge_pages(
     root: Path = Path("/"), *, kernel: str | None = None, libc: str | None = None
 ) -> HugePages:
-    """Reads the machine under `root`; `kernel` and `libc` stand in for its own answers."""
+    """Reads the settings under `root`; `kernel` and `libc` replace this machine's versions."""
     thp = read_setting(root / THP / "enabled")
     libc = os.confstr("CS_GNU_LIBC_VERSION") or "" if libc is None else libc
     return HugePages(
@@ -150,10 +150,10 @@ def _thp_sizes(root: Path, thp: str | None) -> dict[int, str]:
 
 def sizes_in(directory: Path) -> dict[int, Path]:
     """The `hugepages-<N>kB` directories, by size in bytes."""
-    found = {}
+    by_size = {}
     for path in directory.glob("hugepages-*kB"):
-        found[int(path.name.removeprefix("hugepages-").removesuffix("kB")) * KIB] = path
-    return dict(sorted(found.items()))
+        by_size[int(path.name.removeprefix("hugepages-").removesuffix("kB")) * KIB] = path
+    return dict(sorted(by_size.items()))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

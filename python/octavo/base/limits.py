@@ -8,7 +8,7 @@ _LIMITS = {
     errno.EAGAIN: (resource.RLIMIT_NPROC, "processes", "u"),
     errno.EMFILE: (resource.RLIMIT_NOFILE, "open files", "n"),
 }
-"""By the error that it causes: a limit, its name, and the option of `ulimit`."""
+"""By errno: the limit that may cause it, its name, and its option of `ulimit`."""
 
 
 def limit_behind(error: OSError | MemoryError) -> str:

@@ -1,7 +1,7 @@
 """The metrics of Talluri et al., "Tradeoffs in supporting two page sizes", section 3.2.
 
-Plain functions of counts. None stands for "undefined": what needs a number of instructions has no
-value where a trace holds none, and nothing is divided by zero.
+Plain functions of counts. None means undefined: a metric whose divisor is 0, such as one per
+instruction of a trace that holds no instructions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MOST_REFERENCES_PER_INSTRUCTION = 100
 
 
 def rated_instructions(instructions: int, references: int) -> int:
-    """The instructions that misses and cycles are divided by: 0, so that every such number is
-    undefined, where a trace holds too few of those that made its references.
+    """The instructions that misses and cycles are divided by. It is 0, so that every metric per
+    instruction is undefined, where a trace lacks most of the instructions of its references.
     """
     return instructions if references <= MOST_REFERENCES_PER_INSTRUCTION * instructions else 0
 

@@ -20,20 +20,18 @@ _PEAK = re.compile(rb"^VmHWM:\s+([0-9]+) kB$", re.MULTILINE)
 _LISTENING = b"0A"
 """TCP_LISTEN in /proc/net/tcp."""
 _MINOR_FAULTS = 7
-"""Of the fields behind the name in /proc/PID/stat."""
+"""Its index among the fields behind the name in /proc/PID/stat."""
 _ACCEPTS = 0x10000
 """__SO_ACCEPTCON in the flags of /proc/net/unix."""
 _CPUCLOCK_SCHED = 2
 """The kind of clock that clock_getcpuclockid(3) puts below the process number."""
 _MOST_READINGS = 10
-"""Of the children of a process whose threads end meanwhile."""
+"""Limit of readings of the children of a process whose threads end meanwhile."""
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process, theirs, and so on; those that have ended and wait for their
-    parent's attention are among them.
-    """
-    # Threads have the file where the kernel was built with CONFIG_PROC_CHILDREN.
+    """The children of a process, their children, and so on, zombies among them."""
+    # Threads have the file `children` where the kernel was built with CONFIG_PROC_CHILDREN.
     children_of = _children if (_PROC / "thread-self/children").exists() else _by_parent().get
     found: list[int] = []
     waiting = list(children_of(pid) or ())
@@ -45,7 +43,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def ancestors(pid: int) -> set[int]:
-    """The process and those that it descends from."""
+    """The process, its parent, the parent's parent, and so on."""
     found: set[int] = set()
     while pid > 1 and pid not in found:
         found.add(pid)
@@ -91,13 +89,13 @@ def name_of(pid: int) -> str:
 
 
 def is_kernel_thread(pid: int) -> bool:
-    """Whether it has no memory of its own to change."""
+    """Whether it is a kernel thread, which has no address space of its own."""
     status = read_proc(pid, "status")
     return bool(status) and b"\nVmSize:" not in status and b"\nState:\tZ" not in status
 
 
 def has_huge_pages_disabled(pid: int) -> bool:
-    """Whether PR_SET_THP_DISABLE forbids it all huge pages."""
+    """Whether PR_SET_THP_DISABLE keeps all huge pages from the process."""
     return b"\nTHP_enabled:\t0" in read_proc(pid, "status")
 
 
@@ -121,8 +119,8 @@ def _fields(stat: bytes) -> list[bytes]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, exactly, and of its children that it has waited for, in
-    hundredths of a second; 0 where it has gone.
+    """Seconds of user and system time of a process (exact) and of its children that it has waited
+    for (in steps of a clock tick); 0 where the process has ended.
     """
     times = _fields(read_proc(pid, "stat"))[11:15]
     try:
@@ -148,7 +146,7 @@ def listens(pids: list[int]) -> bool:
 
 
 def _sockets(pid: int) -> Iterator[int]:
-    """The inodes of its sockets."""
+    """The inodes of the sockets of a process."""
     with suppress(OSError):
         for entry in (_PROC / f"{pid}/fd").iterdir():
             with suppress(OSError):
@@ -158,7 +156,7 @@ def _sockets(pid: int) -> Iterator[int]:
 
 
 def _accepting(pid: int) -> Iterator[int]:
-    """The inodes of the sockets that accept connections, in the process's network."""
+    """The inodes of the sockets that accept connections, in the process's network namespace."""
     for name in ("tcp", "tcp6"):
         for line in read_proc(pid, f"net/{name}").splitlines()[1:]:
             fields = line.split()

@@ -1,5 +1,5 @@
-"""Progress of calls from Python: a line on a terminal or in a notebook, where the caller does not
-listen.
+"""Progress of calls from Python: a line on a terminal or in a notebook, where the caller passes no
+`on_progress`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def watched(on_progress: OnProgress | None, kind: Kind) -> Iterator[OnProgress]:
     if on_progress is not None:
         yield on_progress
     elif is_watched():
-        # By its name: its sentences know what programs and traces are, so it is above.
+        # Imported by name, as that package is above this one.
         with import_module("octavo.terminal.live").live_line(kind) as show:
             yield show
     else:
@@ -43,14 +43,14 @@ def watched(on_progress: OnProgress | None, kind: Kind) -> Iterator[OnProgress]:
 
 
 class NotebookLine:
-    """A line below a cell, which its successor replaces; gone at the end."""
+    """A line of text below a cell of a notebook, redrawn in place and cleared at the end."""
 
     def __init__(self) -> None:
         self._handle: Any = None
         self._drawn = time.monotonic()
 
     def show(self, text: Callable[[], str]) -> None:
-        """Shows the text, unless the last one was shown just before."""
+        """Shows the text, unless the last one was shown less than half a second ago."""
         if time.monotonic() < self._drawn + _REDRAWN_AFTER_SECONDS:
             return
         self._drawn = time.monotonic()

@@ -1,6 +1,6 @@
-"""Handling of Ctrl-C, SIGTERM and SIGHUP: while Octavo loads, works, and cleans up.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP while Octavo loads, works, and cleans up.
 
-The program that is traced is not concerned here; see `octavo.tracing.session`.
+For signals to the traced program see `octavo.tracing.session`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption(KeyboardInterrupt):
-    """A signal that ends the command, once what it was about to write is removed."""
+    """A signal that ends the command, after its unfinished files are removed."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -27,9 +27,9 @@ class Interruption(KeyboardInterrupt):
 
 
 class _Handlers:
-    """Handlers of the signals, while it is entered.
+    """Installs handlers of the signals while it is entered.
 
-    They can be set in the main thread only. A hang-up that is ignored (nohup) stays ignored.
+    Python sets them in the main thread only. A SIGHUP that is ignored (nohup) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Handlers:
 
 
 class Interrupts(_Handlers):
-    """Collects the signals that arrive while it is entered, instead of dying of them."""
+    """Collects the signals that arrive while it is entered; they do not end the process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,8 +80,8 @@ class Interruptions(_Handlers):
     def __init__(self) -> None:
         super().__init__()
         self.number: int | None = None
-        """The signal that arrived last. A library may have turned what was raised into another
-        error."""
+        """The signal that arrived last, also where a library has turned the Interruption into
+        another error."""
 
     def _handle(self, number: int, frame: FrameType | None) -> NoReturn:
         self.number = number
@@ -90,8 +90,8 @@ class Interruptions(_Handlers):
 
 @contextmanager
 def uninterrupted() -> Iterator[Interrupts]:
-    """Puts signals off to its end: for steps that are quick and belong together, or that end soon
-    once they see that a signal has arrived.
+    """Defers signals to the end of the block: for steps that are quick and belong together, or that
+    watch `first` and end soon.
     """
     with Interrupts() as interrupts:
         yield interrupts
@@ -100,9 +100,9 @@ def uninterrupted() -> Iterator[Interrupts]:
 
 
 def leave_at_once_on_interrupt() -> None:
-    """Lets Ctrl-C end the process without a message, where it would raise KeyboardInterrupt.
+    """Lets Ctrl-C end the process without a message, instead of raising KeyboardInterrupt.
 
-    For the time in which modules are imported: code there may swallow or print what is raised.
+    For the time in which modules are imported: they may swallow or print the exception.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)

@@ -1,7 +1,7 @@
-"""The mappings of a process as /proc/PID/smaps has them.
+"""The mappings of a process, from /proc/PID/smaps.
 
-Source: proc_pid_smaps(5) and Documentation/filesystems/proc.rst of Linux. Pages of hugetlbfs are no
-part of its `Rss`; pages of 64 KiB and other sizes below 2 MiB are in none of its fields.
+Source: proc_pid_smaps(5) and Documentation/filesystems/proc.rst of Linux. `Rss` leaves out pages of
+hugetlbfs; no field says how much is in pages of 64 KiB or other sizes below 2 MiB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Mapping:
     """One mapping of a process."""
 
     name: str
-    """A path, a name in brackets, or nothing."""
+    """A path, a name in brackets, or empty."""
     start: int
     end: int
     source: tuple[bytes, int, int] | None = None
@@ -50,13 +50,13 @@ class Mapping:
     access: str = ""
     """Such as `rw-p`."""
     offset: int = 0
-    """Of the start in the file."""
+    """Offset of the start in the file."""
     flags: frozenset[str] = frozenset()
     """Of `VmFlags`: `hg` advised, `nh` huge pages forbidden, `ht` hugetlbfs."""
 
 
 def parse_smaps(text: bytes) -> list[Mapping]:
-    """The mappings of the text of a smaps file, by address; none of a process that has ended."""
+    """The mappings in the text of a smaps file, by address; none for a process that has ended."""
     found: list[Mapping] = []
     for match in _LINE.finditer(text):
         start, end, access, offset, device, inode, name, key, kilobytes, flags = match.groups()

@@ -1,4 +1,4 @@
-"""Tables: plain cells for people, which the terminal and the report lay out, and Arrow for
+"""Tables: text cells for people, which the terminal and the report lay out, and Arrow tables for
 programs.
 """
 
@@ -27,10 +27,10 @@ class Grid:
     spare: tuple[int, ...] = ()
     """Columns that a narrow screen may go without, the least needed first."""
     best: tuple[tuple[int, int], ...] = ()
-    """Cells that are better than the others of their row, by row and column."""
+    """Cells that are the best of their row, by row and column."""
 
     def __post_init__(self) -> None:
-        """Names, which anybody may have chosen, stand in the left columns and in the title."""
+        """Escapes the left columns and the title, which hold names of files and programs."""
         names = self.left_columns
         rows = tuple((*map(printable, row[:names]), *row[names:]) for row in self.rows)
         object.__setattr__(self, "rows", rows)
@@ -52,8 +52,8 @@ _ARROW = {int: "int64", float: "float64", str: "string"}
 
 
 def columns_of(row: type, without: Collection[str] = ()) -> dict[str, str]:
-    """The columns of the rows that a TypedDict describes, each with the name of its type in
-    pyarrow: the one for its type in Python, unless `Annotated` names another.
+    """The columns of the rows that a TypedDict describes, each with the name of its pyarrow type:
+    that of the Python type, unless `Annotated` names another.
     """
     columns = {}
     for name, kind in get_type_hints(row, include_extras=True).items():
@@ -71,7 +71,7 @@ def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
-    """The rows in order; a column that does not apply to a row is null."""
+    """The rows in order; a column that a row lacks is null."""
     import pyarrow as pa
 
     return pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
@@ -79,18 +79,18 @@ def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 20, 12
 _MOST_CHARACTERS = 240
-"""Of a conclusion in a `repr`."""
+"""Limit of a conclusion in a `repr`."""
 
 
 class Shown(ABC):
-    """A result that is short in a terminal, and tables and figures in a notebook."""
+    """A result with a short `repr` for a terminal, and with tables and figures in a notebook."""
 
     @abstractmethod
     def headline(self) -> str:
         """The result in a few words."""
 
     def conclusion(self) -> str:
-        """The decision that it leads to, in a sentence or two; empty where there is none."""
+        """The decision that the result leads to, in a sentence or two; empty if there is none."""
         return ""
 
     def __repr__(self) -> str:
@@ -101,13 +101,13 @@ class Shown(ABC):
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
-        # By its name: it draws results of all levels, so it is above them.
+        # Imported by name, as that module is above this one.
         notebook = import_module("octavo.notebook")
         return str(notebook.html_of(self))
 
 
 class Tabular(Shown):
-    """A result with rows: an Arrow table to whatever reads one."""
+    """A result with rows, which is also an Arrow table."""
 
     @abstractmethod
     def table(self) -> pa.Table:
@@ -129,7 +129,7 @@ class Tabular(Shown):
 
 
 def beginning(table: pa.Table) -> Grid:
-    """The first rows and columns; those that are null throughout are left out."""
+    """The first rows and columns; columns that are null in all of these rows are left out."""
     beginning = table.slice(0, _SHOWN_ROWS)
     names = [name for name in table.column_names if beginning[name].null_count < len(beginning)]
     names = names[:_SHOWN_COLUMNS]
@@ -144,7 +144,7 @@ _MOST_EXACT = 2**53
 
 
 def cell_text(value: Any) -> str:
-    """A value of a table for people, counts exact; nothing for one that does not apply."""
+    """A value of a table for people, counts exact; empty for null."""
     if value is None:
         return ""
     if not isinstance(value, float):

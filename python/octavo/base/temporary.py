@@ -1,8 +1,8 @@
-"""Directories for a while, in the system's directory for such.
+"""Temporary directories that are removed in the end, also where their process was killed.
 
 A process that is killed leaves its directories behind. Each holds a file that its process locks as
-long as it lives, in whatever PID namespace that is. So the next process that makes such a directory
-can prove that the owner is gone, and removes what it left.
+long as it lives; locks work across PID namespaces. The next process that makes such a directory
+finds the lock free and removes the directory.
 """
 
 import fcntl
@@ -19,8 +19,8 @@ _NEW_LOCK = ".octavo-owner-new"
 
 
 class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
-    """A directory with a name that begins with `prefix`; it is removed as one of `tempfile` is, or
-    by a later one of the same prefix.
+    """A directory with a name that begins with `prefix`. It is removed like one of `tempfile`, or
+    when a later process makes one of the same prefix.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -29,10 +29,10 @@ class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
         new = Path(self.name, _NEW_LOCK)
         lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, lock)
-        # Some file systems have no locks: what is left there stays.
+        # Some file systems have no locks: an abandoned directory stays there.
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Never there unlocked.
+            # Renamed after locking, so that the file is never there unlocked.
             new.rename(Path(self.name, _LOCK))
 
 
@@ -46,8 +46,8 @@ def remove_abandoned(prefix: str) -> None:
 
 
 def _remove_if_abandoned(name: str) -> None:
-    of = os.lstat(name)
-    if not stat.S_ISDIR(of.st_mode) or of.st_uid != os.geteuid():
+    status = os.lstat(name)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return
     lock = os.open(Path(name, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -13,30 +13,30 @@ MOST_QUOTED = 60
 """Characters of a value that a sentence quotes."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, those that change the direction of writing, and halves of characters."""
+"""Control characters, characters that change the direction of writing, and surrogates."""
 _CODE = re.compile("`([^`\n]+)`")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _SURROGATE_BYTES = range(0xDC80, 0xDD00)
-"""The characters that Python puts for bytes of a file name that are not UTF-8."""
+"""Surrogates that Python decodes bytes of a file name to that are not UTF-8."""
 
 
 def printable(text: str) -> str:
-    """The text with an escape for whatever does not print.
+    """The text with an escape for each character that does not print.
 
-    So a name can neither end a line nor command a terminal, and every stream can write it.
+    So a name can neither end a line nor control a terminal, and every stream can encode it.
     `octavo_types::spelling::printable` does the same.
     """
     return _UNPRINTABLE.sub(_escape, text)
 
 
 def printable_lines(text: str) -> str:
-    """The same of a text that may have several lines."""
+    """Escapes a text as `printable` does, but keeps its line ends."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def html_with_code(text: str) -> str:
-    """A text of sentences as HTML: what is between backticks is code there."""
+    """A text as HTML, with words between backticks as code."""
     return _CODE.sub(r'<code class="inline">\1</code>', escape(printable_lines(text), quote=False))
 
 
@@ -56,12 +56,12 @@ def shell_line(words: Iterable[str]) -> str:
 
 
 def printable_document(value: Any) -> Any:
-    """The same of all texts in plain data."""
+    """Plain data with all its texts as `printable_lines` returns them."""
     return _changed(value, printable_lines)
 
 
 def unicode_document(value: Any) -> Any:
-    """Plain data with an escape for whatever no Unicode text can hold: bytes that are not UTF-8."""
+    """Plain data with an escape for each surrogate: a byte of a file name that is not UTF-8."""
     return _changed(value, lambda text: _SURROGATE.sub(_escape, text))
 
 
@@ -76,12 +76,12 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def plural(count: int, noun: str) -> str:
-    """The noun, with an `s` unless there is one: `simulation` or `simulations`."""
+    """The noun, with an `s` unless the count is 1: `simulation` or `simulations`."""
     return noun if count == 1 else f"{noun}s"
 
 
 def capitalised(text: str) -> str:
-    """The text as the beginning of a sentence."""
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 

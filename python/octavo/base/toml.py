@@ -1,4 +1,4 @@
-"""TOML: files that are read, and values that are written."""
+"""Reading of TOML files, and writing of values as TOML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TomlError = tomllib.TOMLDecodeError
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The content of a text. Raises TomlError."""
+    """Parses a text. Raises TomlError."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -30,7 +30,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a file. Raises OSError, TomlError and UnicodeDecodeError."""
+    """Reads a file. Raises OSError, TomlError and UnicodeDecodeError."""
     with open_regular(path) as file:
         return parse_toml(file.read())
 
@@ -42,7 +42,7 @@ def toml_table(name: str, pairs: Mapping[str, TomlValue]) -> str:
 
 
 def toml_value(value: TomlValue) -> str:
-    """A value as TOML has it."""
+    """A value in TOML's notation."""
     if value is None:
         return "none"
     if isinstance(value, bool):

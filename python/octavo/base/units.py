@@ -1,4 +1,4 @@
-"""Sizes, counts and durations, read from a command line and written for people.
+"""Sizes, counts and durations: parsing of options, and formatting for people.
 
 Sizes are bytes and are written in powers of 1024 (KiB, MiB, GiB); counts are written in powers
 of 1000 (k, M, G).
@@ -18,7 +18,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 BASE_PAGE = 4 * KIB
-"""The page size of x86-64 that every other is compared with."""
+"""The page size of x86-64 that every other page size is compared with."""
 
 DEFAULT_PAGE_SIZES = "4KiB..2MiB"
 
@@ -29,7 +29,7 @@ _MOST_DIGITS = 60
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _MOST_HOURS = 1_000_000
-"""The system's clocks and timers reach beyond it."""
+"""The longest duration; the system's clocks and timers reach beyond it."""
 
 
 def page_size(text: str) -> int:
@@ -67,12 +67,12 @@ def line_size(text: str) -> int:
     return size
 
 
-def _sizes(text: str, one: Callable[[str], int], what: str) -> list[int]:
+def _sizes(text: str, parse: Callable[[str], int], what: str) -> list[int]:
     sizes: set[int] = set()
     for part in text.split(","):
         first, dots, last = part.partition("..")
-        low = one(first)
-        high = one(last) if dots else low
+        low = parse(first)
+        high = parse(last) if dots else low
         if high < low:
             raise UsageError(
                 f"{what} `{quoted(part.strip())}`: the range runs from large to small."
@@ -135,7 +135,7 @@ def byte_size(text: str, option: str = "") -> int:
 
 
 def _check_digits(digits: str, lead: str = "") -> None:
-    """Refuses a number that is too long to be meant; Python reads none of more than 4300 digits."""
+    """Refuses a number of too many digits; Python converts none of more than 4300."""
     length = len(digits.replace(".", ""))
     if length > _MOST_DIGITS:
         raise UsageError(
@@ -151,7 +151,7 @@ def format_bytes(size: int) -> str:
 
 
 def unit_of(size: int) -> tuple[int, str]:
-    """The largest unit that `size` is at least one of: 65536 → (1024, `KiB`)."""
+    """The largest unit that is at most `size`: 65536 → (1024, `KiB`)."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size >= unit:
             return unit, name
@@ -189,7 +189,7 @@ def format_cpi(cycles: float | None) -> str:
 
 
 def format_share(fraction: float | None) -> str:
-    """0.123 → `12.3%`; `n/a` where there was nothing to compare with."""
+    """0.123 → `12.3%`; `n/a` for None."""
     if fraction is None:
         return NOT_AVAILABLE
     percent = 100 * fraction
@@ -218,8 +218,8 @@ def decimal(text: str) -> float:
 
 
 def percentage(text: str, option: str = "percentage", most: float | None = None) -> float:
-    """`25`, `25%` or `2.5%` → 0.25, 0.25, 0.025. Raises UsageError, which names the option, also
-    above `most`, a percentage.
+    """`25`, `25%` or `2.5%` → 0.25, 0.25, 0.025. Raises UsageError, which names the option, for
+    text that is no number, and for numbers below 0 or above `most` percent.
     """
     number = decimal(text.strip().removesuffix("%"))
     if not 0 <= number < inf or (most is not None and number > most):
