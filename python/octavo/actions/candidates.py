@@ -1,4 +1,4 @@
-"""Everything worth trying on one program on one machine, for a comparison by running it."""
+"""All actions worth trying on one program on one machine, to be compared by running it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from octavo.runtimes.detect import Runtime, runtime_of_file
 
 SIZES = (PMD_PAGE, 64 * KIB)
 SHARED_FOR_ALL = "shared-for-all"
-"""The line of the table for the shared memory of any program."""
+"""The name of the table's action for the shared memory of every program."""
 
 
 def candidate_actions(
@@ -28,12 +28,12 @@ def candidate_actions(
     *,
     shared: bool = False,
 ) -> list[Action]:
-    """The settings worth trying for a program, those that change nothing system-wide first.
+    """The actions worth trying for a program; actions that change no system-wide setting are first.
 
     `program` is a path, a name on PATH, or its runtime; `arguments` are those of its command line;
     `sizes` are those of the pages, in bytes; `touched_bytes` is the program's memory in 2 MiB
-    pages, if it is known: so large must a pool be whose size the program does not say; `shared`
-    says whether shared memory holds most of it.
+    pages, if it is known: the size of a pool where the program does not state one; `shared` says
+    whether shared memory holds most of it.
     Each has a `name` of its own, `environment`, `arguments` to insert after the program's name,
     `prefix` words before it, and `settings`, which `system_wide` says to differ from now. The
     program as it is, with nothing changed, is not among them. Raises CannotRun where there is no
@@ -75,7 +75,7 @@ def candidate_actions(
 
 
 def _of_table(subject: Subject, host: HugePages, reach: Reach, size: int) -> list[Action]:
-    """The actions of the table, and once more with all that a run may show to be needed."""
+    """The actions of the table; an action with additions also appears with all of them."""
     found = []
     for line in lines_for(subject, host, reach):
         if reach == "shared" and not subject.shared and subject.runtime.kind not in line.names:

@@ -1,8 +1,8 @@
 """Huge pages for a program's text: its file read into the page cache through a huge mapping.
 
 Where a file system has large folios, a read fault in a mapping with MADV_HUGEPAGE brings 2 MiB of
-the file at a time, whatever the settings of transparent huge pages are, and everything that maps
-the file has them: where its addresses are those of the file, modulo 2 MiB.
+the file at a time, whatever the settings of transparent huge pages are. Every mapping of the file
+then has huge pages where address and file offset are equal modulo 2 MiB.
 Reference: do_sync_mmap_readahead in mm/filemap.c of Linux; which file systems, and since when, by
 mapping_set_large_folios.
 """
@@ -29,7 +29,9 @@ _CODE = (
 
 
 def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | None:
-    """Starts a program with a file in huge pages of the page cache; None where it cannot be."""
+    """The action that reads a program's file into huge pages of the page cache and then starts the
+    program; None where that is impossible.
+    """
     if why_not(path, host, root) is not None:
         return None
     return Action(
@@ -44,14 +46,14 @@ def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | N
 
 
 def file_read_ahead(prefix: Sequence[str]) -> str | None:
-    """The file that the words of `read_ahead` before a program read; None for other words."""
+    """The file that a `prefix` made by `read_ahead` reads; None for other words."""
     words = ("python3", "-c", _CODE)
     return prefix[len(words)] if tuple(prefix[:-1]) == words else None
 
 
 def read_in_small_pages(path: str) -> None:
-    """Drops a file from the page cache and reads it as programs do that map it, in small pages for
-    the most part. Pages that a program has mapped stay as they are.
+    """Drops a file from the page cache and reads it through a mapping without advice, which brings
+    mostly small pages. Pages that a program has mapped stay as they are.
     """
     with suppress(OSError, ValueError), Path(path).open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -84,12 +86,12 @@ def without_large_folios(system: str, host: HugePages) -> str | None:
 
 
 def _fits(path: Path) -> bool:
-    """Whether the text has a whole 2 MiB at addresses that are those of the file, modulo 2 MiB."""
+    """Whether a whole 2 MiB of the text has addresses equal to its file offsets modulo 2 MiB."""
     with open_program(path) as file:
         if file is None:
             return False
-        # The kernel puts a library of this size where it fits; a program only if its own
-        # alignment says so.
+        # The kernel aligns a library of this size to 2 MiB; a program only if its segments ask for
+        # such an alignment.
         is_placed = file.is_fixed or file.loader is None or file.alignment >= PMD_PAGE
         return is_placed and any(
             (address - start) % PMD_PAGE == 0

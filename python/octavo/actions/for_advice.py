@@ -1,8 +1,8 @@
-"""From advice to what can be done about it on this machine, in commands that run.
+"""Turns advice into actions on this machine, with commands to run.
 
-Only what the kernel, the runtime and the processor really offer is named. x86-64 processors have
-TLB entries of 4 KiB, 2 MiB and 1 GiB (AMD's also merge 16 KiB); for a size between, the nearest
-usable one is named with its own figures, and refused where its memory growth is too large.
+An action names only what this kernel, runtime and processor offer. x86-64 processors have TLB
+entries of 4 KiB, 2 MiB and 1 GiB (AMD's also merge 16 KiB). For another size, the next larger one
+is named with its own figures, or the next smaller one where that would grow memory too much.
 """
 
 import shlex
@@ -50,10 +50,10 @@ def actions_for(
     subject: Subject = _UNKNOWN,
     try_pages: TryPages = lambda: None,
 ) -> list[Action]:
-    """The actions for one piece of advice, the least intrusive first.
+    """The actions for one piece of advice; the action that changes least is first.
 
     `program` is the command that was traced, as a shell would take it; `subject` says what manages
-    its memory. `try_pages` asks this kernel; where it gives None, nothing is said to be tried.
+    its memory. `try_pages` tries page sizes on this kernel; None is the result of no trial.
     """
     if not advice.changes:
         return list(_keep_small(advice, host, program, limits))
@@ -69,7 +69,7 @@ def actions_for(
 
 
 def _assumed(runtime: Runtime, host: HugePages) -> Runtime:
-    """The likely allocator of an unknown program, as of a foreign trace: this C library's."""
+    """An unknown program, such as that of a foreign trace, with the allocator of this C library."""
     facts = {"assumed"}
     if host.has_malloc_tunable:
         facts.add("glibc-hugetlb-tunable")
@@ -78,12 +78,12 @@ def _assumed(runtime: Runtime, host: HugePages) -> Runtime:
 
 
 def usable_size(advice: Advice, host: HugePages, limits: Thresholds = Thresholds()) -> int:
-    """The advised size in bytes, or the one to use where this processor does not have that."""
+    """The advised size in bytes, or the size to use instead where this processor lacks it."""
     return _usable_size(advice, host, limits)[0] if advice.changes else BASE_PAGE
 
 
 def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[int, list[Action]]:
-    """The size to act on, and what to say when it is not the advised one."""
+    """The size to act on, and a note where it is not the advised one."""
     wanted = advice.page_size
     sizes = host.tlb_sizes()
     if wanted in sizes:
@@ -178,7 +178,7 @@ class _Chooser:
         yield from replace(self, subject=subject)._for_anonymous(size)
 
     def fewer_faults(self) -> Iterator[Action]:
-        """Multi-size THP of a size that the TLB does not know: worth naming, not to be oversold."""
+        """Multi-size THP of a size without TLB entries: fewer page faults, as many TLB misses."""
         size, case = self.advice.page_size, self.advice.case
         mapped = case.path is not None or case.region_kind in ("stack", "shared")
         if case.stream != "data" or mapped or size not in self.host.thp_sizes:
@@ -224,7 +224,7 @@ class _Chooser:
             yield self._ask(size, with_settings=not found)
 
     def _from_outside(self, size: int) -> Iterator[Action]:
-        """Where the program has no switch of its own."""
+        """`octavo apply --pid`, for a program that has no switch of its own."""
         fits = size == PMD_PAGE and "small-pieces" not in self.subject.runtime.facts
         if not fits or not self.host.has_collapse or not has_command("apply"):
             return
@@ -239,16 +239,18 @@ class _Chooser:
         )
 
     def _fill_options(self, size: int) -> tuple[str, ...]:
-        """Options by which `octavo apply` makes pages of memory that is as sparse as this."""
+        """Options with which `octavo apply` makes 2 MiB pages of memory as sparse as the advised
+        one.
+        """
         case = self.advice.case
         fill = case.base.touched_bytes / max(case.at(size).touched_bytes, 1)
         if fill >= MIN_FILL:
             return ()
-        # Ranges hold more or less than the mean.
+        # Half the mean, as some ranges are sparser than the mean.
         return MIN_FILL_OPTION, f"{max(1, int(100 * fill / 2))}%"
 
     def _other_sizes(self, size: int) -> Iterator[Action]:
-        """Where the runtime maps its memory in pieces that the size does not fit into."""
+        """The largest smaller size, for a runtime whose pieces of memory are below `size`."""
         for line in lines_for(self.subject, self.host, "heap"):
             sizes = [other for other in line.gives(self.host) if other < size]
             for other in sizes[-1:]:
@@ -266,7 +268,7 @@ class _Chooser:
                 return
 
     def _from_table(self, reaches: str, size: int) -> Iterator[Action]:
-        """The actions of the table, those that change no setting of the system first."""
+        """The actions of the table; actions that change no system-wide setting are first."""
         lines = list(lines_for(self.subject, self.host, "text" if reaches == "text" else "heap"))
         if reaches == "heap" and self.subject.static == "most":
             lines = [line for line in lines if line.kind == "apply"]
@@ -291,12 +293,12 @@ class _Chooser:
             or (subject.mapped != "little" and any(line.only_malloc for line, _ in offered))
         )
         for _, action in offered:
-            # The library is for what a switch of the program's own may not reach.
+            # The preloaded library is for memory that a switch of the program may not reach.
             if action.kind != "apply" or leaves_out or not has_switch:
                 yield action
 
     def _acted(self, line: Line, size: int) -> Iterator[Action]:
-        """The action of a line, or a note where this kernel has just refused what it relies on."""
+        """The action of a line, or a note where a trial on this kernel failed."""
         subject = self.subject
         if line.needed == "pool" and not subject.pool_pages:
             pages = pool_pages(subject, self.advice.case.at(size).touched_bytes)
@@ -310,24 +312,24 @@ class _Chooser:
             action = replace(action, prefix=(*action.prefix[:-1], *options, *action.prefix[-1:]))
         if "assumed" in subject.runtime.facts:
             action = replace(action, text=f"Where malloc is that of glibc: {action.text}")
-        said, refused = _try(line, action, size, self.try_pages)
+        tried, refused = _try(line, action, size, self.try_pages)
         if refused:
             yield _note(refused, refused)
             return
         if not action.does_something(subject.words):
             if action.environment or action.arguments:
-                # The program was started so, and the advice is what was found then.
+                # The traced run already had them, so the advice holds in spite of them.
                 return
             text = f"{action.text} The settings of now let it: nothing is to be done."
-            yield replace(action, kind="note", text=text, tried=said)
+            yield replace(action, kind="note", text=text, tried=tried)
             return
-        action = replace(action, text=_with_settings(action), tried=said)
+        action = replace(action, text=_with_settings(action), tried=tried)
         yield action.for_program(self.program)
 
     def _ask(self, size: int, text: str = _IN_SOURCE, *, with_settings: bool = True) -> Action:
-        """MADV_HUGEPAGE, and what does the same at once where the kernel knows it.
+        """MADV_HUGEPAGE in the program's source, and MADV_COLLAPSE where the kernel has it.
 
-        Without settings where an action before it has those that are needed.
+        `with_settings` is False where an earlier action has the settings that it needs.
         """
         if self.host.has_collapse and size == PMD_PAGE:
             text += "; MADV_COLLAPSE instead makes them at once of what is in use already"
@@ -499,7 +501,7 @@ def _try(line: Line, action: Action, size: int, try_pages: TryPages) -> tuple[st
 
 
 def _with_settings(action: Action) -> str:
-    """The text, with the settings that the command changes as they are now."""
+    """The action's text, with the present values of the settings that its command changes."""
     if not action.changes:
         return action.text
     shown = show_settings({path: action.now[path] for path in action.changes})
@@ -514,7 +516,7 @@ def _madvise(advice: Advice, flag: str, action: Action) -> Action:
     case = advice.case
     lines = action.setting_lines
     if case.region is None or not case.bytes:
-        # A region without mappings, as of a trace that has none, has references and no extent.
+        # A region of a trace without mappings has references but no extent.
         call = f"madvise(address, bytes, {flag});"
         return replace(action, command="\n".join([*lines, call]))
     where = f"{case.region}, {format_bytes(case.bytes)} at {case.start:#x} in this run"
@@ -526,7 +528,7 @@ def _madvise(advice: Advice, flag: str, action: Action) -> Action:
 def _keep_small(
     advice: Advice, host: HugePages, program: str, limits: Thresholds
 ) -> Iterator[Action]:
-    """Where huge pages come unasked and would cost memory, how to keep them off."""
+    """How to keep off huge pages, where they come unasked and would cost memory."""
     case = advice.case
     if case.stream != "data" or case.path is not None or case.region_kind == "shared":
         return

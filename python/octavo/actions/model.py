@@ -1,4 +1,4 @@
-"""An action: what one does to give a program pages of another size, and how to undo it."""
+"""An action: commands that give a program pages of another size, and commands that undo it."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ from octavo.base.units import format_bytes
 from octavo.runtimes.launchers import added_to, has_options, with_options
 
 UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
-"""In the place of a command that is not known."""
+"""Stands for a command line that is not known."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Action:
     or apply."""
     text: str
     command: str = ""
-    """Lines of shell to paste: the settings that differ from now, then the program. Of the kinds
+    """Lines of shell to paste: the settings that differ from now, then the program. For the kinds
     `madvise` and `linker` a line of source or of the build; empty for a note."""
     name: str = ""
     """Unique among the candidates of a program, such as `jemalloc-thp 2MiB`; empty for notes."""
     page_size: int | None = None
-    """Bytes of the pages that it gives."""
+    """Size in bytes of the pages that it gives."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables to set for the program."""
     arguments: tuple[str, ...] = ()
@@ -42,9 +42,8 @@ class Action:
     now: Mapping[str, str] = field(default_factory=dict)
     """The values of these files when they were read."""
     caution: str = ""
-    """A part of the text that belongs beside the lines to paste: when they do nothing, and what
-    they do besides.
-    """
+    """The part of the text to show beside the command: when it has no effect, and its side
+    effects."""
     tried: str = ""
     """The result of a trial on this kernel, or why there was none."""
 
@@ -59,8 +58,8 @@ class Action:
         return bool(self.changes)
 
     def does_something(self, program: Sequence[str]) -> bool:
-        """Whether it differs from the program of a command line, under the variables and settings
-        of now.
+        """Whether the action changes anything for the program of a command line, under the present
+        variables and settings.
         """
         return bool(
             self.changes
@@ -79,7 +78,7 @@ class Action:
         return [*self.prefix, *with_options(program, self._new_options(program))]
 
     def for_program(self, program: str) -> "Action":
-        """The action with its command: the settings, then the program, as a shell takes it."""
+        """The action with its command: the settings, then the program, quoted for a shell."""
         lines = [*self.setting_lines, self._start(program)]
         return replace(self, command="\n".join(lines))
 
@@ -94,7 +93,7 @@ class Action:
 
     @property
     def _new_variables(self) -> dict[str, str]:
-        # The line is pasted where the present ones are set.
+        # The line is pasted into a shell in which the present variables are set.
         return added_to(os.environ, self.environment)
 
     def _new_options(self, program: Sequence[str]) -> tuple[str, ...]:
@@ -102,7 +101,7 @@ class Action:
 
     def record(self) -> dict[str, Any]:
         """Plain data for the JSON; docs/rows.md describes it."""
-        found = {
+        record = {
             **asdict(self),
             "arguments": list(self.arguments),
             "prefix": list(self.prefix),
@@ -113,8 +112,8 @@ class Action:
             "undo": self.undo,
         }
         always = ("kind", "text", "command")
-        del found["now"]
-        return {name: value for name, value in found.items() if value or name in always}
+        del record["now"]
+        return {name: value for name, value in record.items() if value or name in always}
 
 
 def write_setting(path: str, value: str) -> str:
@@ -130,7 +129,7 @@ def as_root(command: str) -> str:
 
 
 def own_command() -> tuple[str, ...]:
-    """The words that start Octavo from where the user is."""
+    """The words that start this Octavo: `octavo` if it is on PATH, else the Python module."""
     if shutil.which("octavo") is not None:
         return ("octavo",)
     return (sys.executable, "-m", "octavo")

@@ -1,8 +1,8 @@
-"""Page faults of memory that settings put into one heap.
+"""Page faults of memory that an action moves into one heap.
 
-An allocator that maps its memory in pieces leaves huge pages no room: Python's arenas have 1 MiB,
-and glibc's malloc maps blocks of 128 KiB and more one by one. Where the lines to paste let malloc
-take such memory from its heap, the pieces lie side by side there, and huge pages fit.
+Huge pages do not fit into the small pieces that some allocators map: Python's arenas have 1 MiB,
+and glibc's malloc maps blocks of 128 KiB and more one by one. Where an action lets malloc take such
+memory from its heap, the pieces lie side by side there, and huge pages fit.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def moved_by(action: Mapping[str, Any]) -> frozenset[Pieces]:
 
 
 def in_one_heap(rows: Sequence[Row], moved: Collection[Pieces]) -> list[Row]:
-    """The rows, with the page faults that pieces have in pages of 2 MiB as in one heap, which keeps
-    its pages, so that each is faulted in once.
+    """The rows, with page faults of 2 MiB pages as if the pieces lay in one heap. The heap keeps
+    its pages, so each page is faulted in once.
     """
     touched = _touched(rows, moved)
     after = _faults_after(touched)
@@ -77,7 +77,7 @@ def in_one_heap(rows: Sequence[Row], moved: Collection[Pieces]) -> list[Row]:
 
 
 def _touched(rows: Sequence[Row], moved: Collection[Pieces]) -> dict[RegionKey, int]:
-    """Bytes touched in 4 KiB pages, by the region of each piece that has page faults."""
+    """Bytes of 4 KiB pages touched, by region, for each moved piece that has page faults."""
     faulting = {region_key(row) for row in rows if row["component"] == FAULTS and "region" in row}
     of_malloc = regions_of_malloc(rows)
     found = {}
@@ -97,7 +97,9 @@ def _touched(rows: Sequence[Row], moved: Collection[Pieces]) -> dict[RegionKey, 
 
 
 def _faults_after(touched: Mapping[RegionKey, int]) -> dict[RegionKey, dict[str, int]]:
-    """The counters of each piece where all lie side by side; the last page is not filled."""
+    """The page-fault counters of each piece where all lie side by side. The end of the last piece
+    fills no huge page and is faulted in with 4 KiB pages.
+    """
     found: dict[RegionKey, dict[str, int]] = {}
     filled = 0
     for number, (key, size) in enumerate(touched.items()):

@@ -1,4 +1,4 @@
-"""How many huge pages a program's memory takes from hugetlbfs: by its options, or as it says."""
+"""The number of huge pages that a program takes from hugetlbfs: by its options, or by asking it."""
 
 import itertools
 import os
@@ -19,29 +19,31 @@ _JVM_CODE = re.compile(r"-XX:ReservedCodeCacheSize=([0-9]+)([kKmMgG]?)$")
 _JVM_CODE_BYTES = 240 * MIB
 """ReservedCodeCacheSize with tiered compilation."""
 _JVM_HEAP_SHARE = 4
-"""Without an option, the heap takes at most one part in so many of the machine's memory."""
+"""Without an option, the heap takes at most 1/4 of the machine's memory."""
 _JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": 1024 * MIB}
 
 
 def pool_pages(subject: Subject, touched_bytes: int) -> int:
     """Huge pages of 2 MiB that the program wants: by its own count or its options, else as many as
-    the memory of the run takes, and malloc reserves. 0 where none of them is known.
+    hold the memory that the run touched and that malloc reserves. 0 where nothing is known.
     """
-    asked = None
+    stated = None
     if subject.runtime.kind == "postgres" and subject.is_started_directly:
-        asked = ask_postgres(subject.words)
+        stated = ask_postgres(subject.words)
     elif subject.runtime.kind == "jvm":
-        asked = _jvm_pages(subject.words)
+        stated = _jvm_pages(subject.words)
     elif subject.runtime.kind == "mariadb" and subject.is_started_directly:
-        asked = _ask_mariadb(subject.words)
-    if asked is not None or not touched_bytes:
-        return asked or 0
+        stated = _ask_mariadb(subject.words)
+    if stated is not None or not touched_bytes:
+        return stated or 0
     return -(-touched_bytes // PMD_PAGE) + subject.untouched_pages
 
 
 def _jvm_pages(words: Sequence[str]) -> int:
-    """The whole heap, the tables of its collector, and the code cache: all of it at the start."""
+    """Pages for the whole heap, the tables of its collector, and the code cache, which the JVM
+    takes at its start.
+    """
     options = [word for name in _JVM_VARIABLES for word in shlex.split(os.environ.get(name, ""))]
     options += words
     heap = _last(_JVM_HEAP, options, memory_bytes() // _JVM_HEAP_SHARE)
@@ -50,7 +52,7 @@ def _jvm_pages(words: Sequence[str]) -> int:
 
 
 def _last(pattern: re.Pattern[str], options: Sequence[str], default: int) -> int:
-    """The value of the last option of a kind, in bytes."""
+    """The value in bytes of the last option that matches."""
     matches = [match for word in options if (match := pattern.match(word))]
     if not matches:
         return default
@@ -65,10 +67,10 @@ _SETTING = "shared_memory_size_in_huge_pages"
 def ask_postgres(words: Sequence[str]) -> int | None:
     """Huge pages of 2 MiB that the server of a command line wants; None where it does not say.
 
-    It is asked by `postgres -C shared_memory_size_in_huge_pages` with the server's own arguments.
+    The question is `postgres -C shared_memory_size_in_huge_pages` with the server's own arguments.
 
-    PostgreSQL 15 and later know it, and answer beside a running server. They answer the owner of
-    the data directory alone, so root asks as that user.
+    PostgreSQL 15 and later answer it, also beside a running server. They answer the owner of the
+    data directory alone, so root asks as that user.
     """
     if len(words) < 2:
         return None
@@ -87,15 +89,15 @@ _CACHES = {
     "innodb-buffer-pool-size": 1,
     "innodb-log-buffer-size": 2,
 }
-"""Sizes of what MariaDB takes from huge pages, and how many it has of each."""
+"""MariaDB's options for sizes of caches in huge pages, and the number of such caches."""
 _CACHE_LINE = re.compile(rf"^({'|'.join(_CACHES)})\s+([0-9]+)$", re.MULTILINE)
 
 
 def _ask_mariadb(words: Sequence[str]) -> int | None:
     """Huge pages of 2 MiB that the server of a command line wants; None where it does not say.
 
-    Its help ends with the values that its options have under these arguments and its files of
-    options. It tries files in its data directory then, so it is given none.
+    Its help ends with the values of its options, from these arguments and its option files. For
+    the help, too, it opens files in its data directory, so it gets /dev/null for one.
     """
     output = _output_of([*words[program_at(words) :], "--datadir=/dev/null", "--verbose", "--help"])
     sizes = {name: int(value) for name, value in _CACHE_LINE.findall(output)}
@@ -123,7 +125,7 @@ def _output_of(command: Sequence[str], user: int | None = None, group: int | Non
 
 
 def _owner(words: Sequence[str]) -> tuple[int | None, int | None]:
-    """User and group of the data directory of a command line, of the environment otherwise."""
+    """User and group of the data directory, which the command line or the environment names."""
     named = [after for word, after in itertools.pairwise(words) if word == "-D"]
     joined = [word[2:] for word in words if word.startswith("-D") and len(word) > 2]
     for directory in (*named, *joined, os.environ.get("PGDATA", "")):

@@ -1,7 +1,7 @@
 """The system-wide settings that one page size needs: every file that decides the result.
 
-The kernel gives a fault the largest enabled size that fits, so a size is only had when the larger
-ones are off. A size's own file stands above the general one, which `inherit` refers to; allocators
+The kernel gives a fault the largest enabled size that fits, so a size is used only when larger
+sizes are off. A size's own file overrides the general one, to which `inherit` refers. Allocators
 and the JVM read the general one, and ask for nothing unless it says `madvise` (or `always`).
 Reference: Documentation/admin-guide/mm/transhuge.rst of Linux.
 """
@@ -29,7 +29,7 @@ def needed_to_ask(host: HugePages, size: int, *, exactly: bool) -> Settings | No
     if size not in host.thp_sizes:
         return None
     if host.settings[ENABLED] == "always" and not exactly:
-        # Allocators see `always` and ask for nothing, so it must be true of this size.
+        # Allocators see `always` and ask for nothing, so this size must be `always`, too.
         needed = _needed_under(host, size, "always")
         if needed.get(size_file(size), "inherit") in ("inherit", "always"):
             return needed
@@ -68,7 +68,7 @@ def needed_for_all(host: HugePages, size: int) -> Settings | None:
             needed[file] = own if effective == "always" else "always"
         elif other > size:
             needed[file] = "madvise" if effective == "always" else own
-    # A file that says `inherit` means nothing without the general one.
+    # The value `inherit` depends on the general setting.
     if any(value == "inherit" for value in needed.values()):
         needed = {ENABLED: general, **needed}
     return needed
@@ -91,7 +91,9 @@ def needed_for_shared(host: HugePages, value: str) -> Settings | None:
 
 
 def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings | None:
-    """Settings under which hugetlbfs has so many free pages of `size` bytes; None: it has none."""
+    """Settings under which hugetlbfs has `pages` free pages of `size` bytes; None where this kernel
+    has no such size.
+    """
     if size not in host.hugetlb_sizes:
         return None
     file = f"/{HUGETLB}/hugepages-{size // KIB}kB/nr_hugepages"
@@ -100,6 +102,6 @@ def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings |
 
 
 def _size_files(host: HugePages) -> list[tuple[int, str]]:
-    """Sizes with a file of their own, the larger first; none before Linux 6.8."""
+    """Sizes with a file of their own, in descending order; none before Linux 6.8."""
     files = ((size, size_file(size)) for size in sorted(host.thp_sizes, reverse=True))
     return [(size, file) for size, file in files if file in host.settings]

@@ -1,4 +1,4 @@
-"""The subject of each piece of advice: the program that manages the memory, and its kinds."""
+"""The subject of each piece of advice: the program that manages the memory, and facts about it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from octavo.runtimes.naming import PYTHON_ARENA, is_glibc_arena
 _Key = tuple[int | None, str]
 """A process, or None for all, and a region."""
 _NOTABLE_SHARE = 0.1
-"""Share of a process's own memory from which a way of allocating it matters."""
+"""Share of a process's own memory above which a kind of allocation counts as notable."""
 _LARGE_BLOCK_BYTES = 4 * MIB
-"""Blocks from here on hold a whole huge page wherever they start; malloc asks for them."""
+"""Blocks of this size or more hold a whole huge page wherever they start; malloc asks for huge
+pages in them."""
 _OF_MALLOC = "malloc_bytes"
-"""The counter of the bytes of a region that glibc's malloc has mapped."""
+"""The counter of bytes of a region that glibc's malloc has mapped."""
 
 
 @dataclass
@@ -39,16 +40,16 @@ class _Memory:
     shared: int = 0
     """Not in the total."""
     files: dict[str, int] = field(default_factory=dict)
-    """Not in the total: of data of files by path, without programs and libraries."""
+    """Not in the total: data of files by path, without programs and libraries."""
     all_misses: int = 0
-    """Of all data in 4 KiB pages."""
+    """TLB misses of all data in 4 KiB pages."""
     misses: int = 0
-    """Of those, of these kinds and of static variables."""
+    """Misses in anonymous memory, the brk heap and static variables."""
     static_misses: int = 0
     mapped_misses: int = 0
-    """Of anonymous mappings that are not known to be those of glibc's malloc or Python's own."""
+    """Misses in anonymous mappings not known to be made by glibc's malloc or Python's allocator."""
     refused_misses: int = 0
-    """Of regions that the program asks for no huge pages in."""
+    """Misses in regions for which the program refuses huge pages (MADV_NOHUGEPAGE)."""
 
 
 class Subjects:
@@ -67,7 +68,7 @@ class Subjects:
         self._has_threads = _have_threads(rows)
 
     def of(self, case: Case) -> Subject:
-        """The subject of one case; that of several processes is their main one."""
+        """The subject of one case; for a case of several processes, their main process."""
         stream = self._main(case) if case.process is None else case.process
         runtime = self._runtimes.get(stream, Runtime(program=""))
         memory = self._memory[stream if stream in self._memory else None]
@@ -90,7 +91,7 @@ class Subjects:
         )
 
     def _untouched(self, case: Case, stream: int) -> int:
-        """Pages that a pool needs beside the touched ones, one of the heap with them."""
+        """Pages that a pool needs beside touched memory: untouched ones, and one for the heap."""
         counted = self._untouched_pages
         if case.region is None:
             process = stream if stream in self._memory else None
@@ -114,13 +115,16 @@ class Subjects:
         return bool(_keys(case, stream) & self._refusing)
 
     def _main(self, case: Case) -> int:
-        """The process that executed most instructions, or whose data miss most, of those of the
-        case or of all (a command is often a script that starts it, and maybe the load of a server).
+        """The process of the case with most instructions, or for a case of data with most TLB
+        misses. Another process may be a script that starts it, or a client of a server.
         """
         counts = self._instructions
         if case.stream == "data":
-            found = self._memory.items()
-            misses = {stream: one.all_misses for stream, one in found if stream is not None}
+            misses = {
+                stream: memory.all_misses
+                for stream, memory in self._memory.items()
+                if stream is not None
+            }
             counts = misses if any(misses.values()) else counts
         counts = {stream: counts.get(stream, 0) for stream in case.processes} or counts
         if not counts:
@@ -195,7 +199,7 @@ def untouched_pages(rows: Sequence[Row]) -> dict[_Key, int]:
 
 
 def is_of_python(region: str) -> bool:
-    """Whether Python's own allocator has mapped a region; malloc can take its place."""
+    """Whether Python's own allocator has mapped a region, memory that malloc could give instead."""
     return region.startswith(PYTHON_ARENA)
 
 
@@ -206,7 +210,7 @@ def _keys(case: Case, stream: int) -> set[_Key]:
 
 
 def _nearly_all_of(rows: Sequence[Row], counter: str) -> set[_Key]:
-    """The regions that a counter of bytes has nearly all touched memory of."""
+    """The regions of whose touched memory a counter of bytes has nearly all."""
     counted = {
         (row.get("process"), row["region"]): row["value"]
         for row in rows
@@ -224,10 +228,10 @@ def _nearly_all_of(rows: Sequence[Row], counter: str) -> set[_Key]:
 
 
 def _have_threads(rows: Sequence[Row]) -> bool:
-    """Whether a process had several threads, or it is not known: its children have their arenas."""
+    """Whether a process had several threads, whose arenas glibc's malloc maps; True if unknown."""
     counted = {row.get("process"): row["value"] for row in rows if row.get("counter") == "threads"}
     if len(counted) > 1:
-        # The sum over all processes.
+        # Without the row of all processes, which holds the sum.
         counted.pop(None, None)
     return not counted or max(counted.values()) > 1
 
@@ -245,7 +249,7 @@ def _main_file(memory: _Memory) -> str:
 
 
 def _starts(words: Sequence[str], program: str) -> bool:
-    """Whether a command line starts this program, by whatever link or name."""
+    """Whether a command line starts this program, also by a link or a name on PATH."""
     if not words or not program:
         return True
     started = words[program_at(words)]

@@ -1,4 +1,4 @@
-"""The table of actions (`runtimes.toml`): reading it, and which of its lines apply to a program."""
+"""Reads the table of actions (`runtimes.toml`), and selects the lines that apply to a program."""
 
 from __future__ import annotations
 
@@ -53,31 +53,31 @@ class Subject:
     blocks: bool = False
     """Whether blocks below 4 MiB that malloc mapped one by one hold much of it."""
     static: Share = "little"
-    """How many of its misses of data are of static variables, its own and those of libraries."""
+    """Share of its data misses in static variables of the program and of libraries."""
     mapped: Share = "little"
-    """How many of them are of mappings that it may have made itself, without glibc's malloc."""
+    """Share of its data misses in mappings that it may have made itself, without glibc's malloc."""
     shared: bool = False
     """Whether shared memory holds most of its data."""
     refuses: bool = False
     """Whether it asks for no huge pages (MADV_NOHUGEPAGE) in the memory of the advice, or most."""
     file: str = ""
-    """The file with most of them, where files hold more than its own memory and shared memory."""
+    """The file with most data, where files hold more than its own memory and shared memory."""
     pool_pages: int = 0
-    """Pages of hugetlbfs that its memory takes, as far as it is known."""
+    """Pages of hugetlbfs that its memory takes; 0 where that is not known."""
     untouched_pages: int = 0
     """Huge pages that malloc reserves beside those of touched memory."""
 
 
 def is_shared_memory(kind: str | None, path: str | None) -> bool:
-    """Whether a region is shared memory on no mounted file system: MAP_SHARED without a file, of
-    System V, or of memfd_create.
+    """Whether a region is shared memory on no mounted file system: MAP_SHARED without a file,
+    System V shared memory, or a file of memfd_create.
     """
     return kind == "shared" or (path or "").startswith(("/memfd:", "/SYSV"))
 
 
 def in_large_pieces(subject: Subject) -> Subject:
-    """The subject for a mapping that holds 2 MiB pages, in a runtime that maps most in small
-    pieces.
+    """The subject for a mapping that is large enough for 2 MiB pages, in a runtime that maps most
+    memory in small pieces.
     """
     facts = subject.runtime.facts - {"small-pieces"}
     return replace(subject, runtime=replace(subject.runtime, facts=facts))
@@ -107,7 +107,7 @@ class Where:
     command: str = ""
 
     def holds(self, subject: Subject, host: HugePages) -> bool:
-        """Whether all conditions hold. A version that is not known is taken for a recent one."""
+        """Whether all conditions hold. An unknown version counts as a recent one."""
         runtime = subject.runtime
         version, allocator = runtime.version, runtime.allocator_version
         return (
@@ -124,7 +124,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Line:
-    """One action of the table; the columns are described at its top."""
+    """One action of the table; its head describes the columns."""
 
     name: str
     names: frozenset[str]
@@ -209,9 +209,9 @@ class Line:
 
 
 def lines_for(subject: Subject, host: HugePages, reaches: Reach) -> Iterator[Line]:
-    """The lines that apply to this memory of the program, the one to prefer first.
+    """The lines that apply to this memory of the program, in order of preference.
 
-    Where the runtime has lines of its own, those of the allocator below it are left out: they do
+    Where the runtime has lines of its own, lines of the allocator below it are left out: they do
     not reach the memory that the runtime manages itself.
     """
     names = subject.runtime.names

@@ -1,8 +1,8 @@
 """Asks this kernel for large pages in a child process, to see what it gives under its settings.
 
-A fault of one byte makes resident what the kernel allocates for it, so the resident size of a
-fresh mapping after the first touch is the page size that was given, of any size and without
-privileges. The child is a process of its own because what is tried must not stay with us.
+The first touch of a fresh mapping makes a whole page resident, so the growth of its resident size
+is the size of the page that the kernel gave; that needs no privileges. A child process does it, so
+that nothing of a trial stays in this one.
 """
 
 import json
@@ -17,7 +17,7 @@ from octavo.base.units import KIB
 
 _SECONDS = 5
 
-# The child has no site packages and imports little: it is to cost some 20 ms.
+# The child has no site packages and imports little, so that it takes some 20 ms.
 _CHILD = f"""
 import ctypes, json, mmap
 libc = ctypes.CDLL(None, use_errno=True)
@@ -68,18 +68,19 @@ class Trial:
     """Pages that this kernel gave a child of this process, under its present settings."""
 
     asked: int
-    """Bytes of the page that a fault got in memory with MADV_HUGEPAGE; 0 where that is refused."""
+    """Size in bytes of the page that a fault got in memory with MADV_HUGEPAGE; 0 where the kernel
+    refuses the advice."""
     unasked: int
-    """Bytes of the page that a fault got in memory without any advice."""
+    """Size in bytes of the page that a fault got in memory without advice."""
     collapses: bool
     """Whether MADV_COLLAPSE made a 2 MiB page of memory in use."""
     disabled: bool
-    """Whether PR_SET_THP_DISABLE is on for this process, and so for what it starts."""
+    """Whether PR_SET_THP_DISABLE is on for this process, and so for programs that it starts."""
 
 
 @lru_cache(maxsize=1)
 def try_pages() -> Trial | None:
-    """Tries once in this process; None where the child fails."""
+    """Runs the trial, once in the life of this process; None where the child fails."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _CHILD],
