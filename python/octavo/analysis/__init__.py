@@ -1,1 +1,1 @@
-"""Analysis of a run: rows, advice, and tables; each is made of the one before."""
+"""Analysis of a run: rows, advice made from rows, and tables made from both."""

@@ -1,13 +1,13 @@
-"""Advice from the curves: the page size past which misses hardly fall and memory grows.
+"""Advice from the curves: the page size beyond which misses hardly fall and memory grows.
 
 The study of the best base page size (SPEC programs under Lackey) chose by eye a size with a
 substantial fall in TLB misses and hardly any growth in memory. Here the same choice is a rule with
-three stated thresholds, applied to code and to data of the whole program and of each large region,
+three stated thresholds, applied to code and to data of the whole program and of each large region.
 from the rows alone.
 
-Where a machine is modelled, `octavo.analysis.walk_advice` judges by its page walks and their time
-instead. The rule here is for a TLB without a machine: misses are those of its last level, and a
-fall in misses is not turned into a speed-up.
+The rule is for a TLB without a machine: misses are those of its last level, and fewer misses are
+not turned into a speed-up. Where a machine is modelled, `octavo.analysis.walk_advice` judges by
+page walks and their time instead.
 """
 
 from collections import defaultdict
@@ -49,23 +49,23 @@ Basis = Literal["misses", "walks"]
 LARGE_REGION_BYTES = 1 * MIB
 LARGE_REGION_MISS_SHARE = 0.05
 GROWTH_BEGINS = 0.05
-"""Memory is said to start to grow at the first page size that takes this much more than 4 KiB."""
+"""Memory starts to grow at the first page size that takes this share more than 4 KiB pages."""
 
 FLOOR_OF_MEMORY = 0.01
 """Share of the machine's memory below which growth is not a reason to refuse."""
 
 _MISS_CYCLES_ESTIMATE = 30
-"""A walk that finds its entries in near caches, at one cycle an instruction: an upper guess."""
+"""Cycles of a walk that finds its entries in near caches: an upper guess."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where the rules draw their lines."""
+    """The thresholds of the rules."""
 
     max_growth: float = 0.25
     """Memory growth over 4 KiB pages that is acceptable; the study's "less than a quarter"."""
     flat_share: float = 0.05
-    """Share of the 4 KiB misses that may be left on the table for the sake of smaller pages."""
+    """Share of the 4 KiB misses that a smaller page size may leave unsaved."""
     negligible_mpki: float = 0.1
     """Misses saved per 1000 instructions below which nothing should be changed. An estimate: at 20
     to 30 cycles a miss and one cycle an instruction, 0.1 is 0.2% to 0.3% of the cycles."""
@@ -75,17 +75,17 @@ class Thresholds:
     growth_floor_bytes: int = 8 * MIB
     """Growth in bytes that is not a reason to refuse, however large its share."""
     memory_bytes: int | None = None
-    """The machine's memory, 1% of which is not a reason to refuse either; None where not known."""
+    """The machine's memory, of which a growth by 1% is acceptable, too; None where not known."""
     min_gain: float = 0.01
-    """Share of the program's time that an expected gain must reach for anything to be changed."""
+    """Share of the program's time that the expected gain of a change must reach."""
 
     def allows(self, growth: float | None, growth_bytes: int) -> bool:
-        """Whether so much more memory is acceptable."""
+        """Whether memory may grow by this share and this number of bytes."""
         return (growth or 0) <= self.max_growth or growth_bytes < self._floor_bytes
 
     def exception(self, growth: float | None) -> str:
-        """Why a growth that `allows` accepts is accepted beyond the limit, to follow its figure;
-        empty within the limit.
+        """The words after the figure of a growth that `allows` accepts although it is beyond
+        `max_growth`; empty within that limit.
         """
         if (growth or 0) <= self.max_growth:
             return ""
@@ -101,24 +101,24 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Point:
-    """One page size: what it costs in misses and in memory."""
+    """One page size, with its misses, walks, page faults and memory."""
 
     page_size: int
     misses: int
     mpki: float | None
     touched_bytes: int
-    """Of a stream of the whole program no more than all of its memory at one time, if known."""
+    """For a stream of the whole program at most its memory at one time, if that is known."""
     growth: float | None
     walks: int | None = None
-    """Page walks of the modelled machine; None where there is none, or none with such entries."""
+    """Page walks of the modelled machine; None without one, or without entries of the size."""
     walks_mpki: float | None = None
-    """The same per 1000 instructions."""
+    """Page walks per 1000 instructions."""
     page_faults: int | None = None
     """Page faults at first touches of the data; None where they are not known."""
     huge_page_faults: int = 0
-    """How many of these faults give a page of this size."""
+    """The page faults that give a page of this size."""
     huge_page_faults_again: int = 0
-    """How many of those get memory that the process had given back."""
+    """The huge page faults that get memory which the process had given back."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +131,15 @@ class Case:
     program: str | None = None
     """Path of the program, where the case is about several of its processes."""
     processes: tuple[int, ...] = ()
-    """These."""
+    """Stream numbers of these processes."""
     region: str | None = None
     region_kind: str | None = None
     path: str | None = None
     start: int | None = None
     bytes: int | None = None
     has_fitting_pages: bool = False
-    """Whether memory in 2 MiB pages is that where a system can give them, and not all in them."""
+    """Whether the 2 MiB point counts 2 MiB pages only where the kernel can give them, and 4 KiB
+    pages elsewhere, instead of all memory in 2 MiB pages."""
 
     def at(self, page_size: int) -> Point:
         """The point of a page size that was measured."""
@@ -163,15 +164,15 @@ class Case:
     @property
     def subject(self) -> str:
         """The subject of the case, in words: `code`, `data`, `code of libc.so.6 text`."""
-        what = "code" if self.stream == "fetch" else "data"
+        kind = "code" if self.stream == "fetch" else "data"
         if self.region is None:
-            return what
-        whose = ""
+            return kind
+        owner = ""
         if self.program is not None:
-            whose = f" ({PurePath(self.program).name}, {len(self.processes)} processes)"
+            owner = f" ({PurePath(self.program).name}, {len(self.processes)} processes)"
         elif self.process is not None:
-            whose = f" (process {self.process})"
-        return f"{what} of {self.region}{whose}"
+            owner = f" (process {self.process})"
+        return f"{kind} of {self.region}{owner}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class Advice:
     page_size: int
     """The advised size; 4 KiB where nothing should be changed."""
     reason: Reason
-    """Why it is not larger."""
+    """Why the advised size is not larger."""
     text: str
     basis: Basis = "misses"
     """The measure that it rests on: misses of a TLB alone, or page walks of a machine."""
@@ -193,7 +194,7 @@ class Advice:
     gain_page_size: int | None = None
     """The size that `gain` is about; None where no larger size was judged."""
     gain_of_walks: Gain | None = None
-    """The same as `gain` where pages become larger after their first touches: of walks alone."""
+    """The gain of walks alone, where pages become larger after their first touches."""
 
     @property
     def changes(self) -> bool:
@@ -258,13 +259,15 @@ class Advice:
 def advise_all(
     rows: Sequence[Row], machine: Machine, limits: Thresholds = Thresholds()
 ) -> list[Advice]:
-    """Advice for code, for data, then for each large region, most misses first."""
+    """Advice for code, for data, then for each large region, in descending order of misses."""
     whole, large = cases_to_advise(rows, machine)
     return [advise(case, limits) for case in (*whole, *large)]
 
 
 def cases_to_advise(rows: Sequence[Row], machine: Machine) -> tuple[list[Case], list[Case]]:
-    """Code and data of the whole program, and each large region, most misses first."""
+    """Code and data of the whole program, and each large region in descending order of walks and
+    misses.
+    """
     cases = list(cases_of(rows, machine))
     whole = {case.stream: case for case in cases if case.region is None}
     large = [case for case in cases if case.region is not None and is_large(case, whole)]
@@ -273,7 +276,7 @@ def cases_to_advise(rows: Sequence[Row], machine: Machine) -> tuple[list[Case], 
 
 
 def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
-    """The whole program's two streams, and those of every region that has references."""
+    """The two streams of the whole program, and the streams of each region that has references."""
     rows = list(rows)
     depth = machine_depth(rows)
     peaks = peak_memory_by_size(rows)
@@ -371,13 +374,15 @@ def _by_stream(streams: Iterable[str], sizes: Sequence[int]) -> str:
 
 
 def _at_most(memory: Row, peaks: Mapping[int, int]) -> int:
-    """Bytes of a stream at one time: what it ever touched, or all that was resident at most."""
+    """Upper bound of a stream's bytes at one time: all that it touched, or the peak of all memory
+    if that is less.
+    """
     touched = memory["touched_bytes"]
     return min(touched, peaks.get(memory["page_size"], touched))
 
 
 def _page_faults(rows: Iterable[Row]) -> dict[int, dict[str, int]]:
-    """By page size, the counters of page faults."""
+    """The counters of page faults, by page size."""
     counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for row in rows:
         if row["component"] == FAULTS:
@@ -465,7 +470,7 @@ def _sentence(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> 
     if reason == "negligible":
         allowed = _allowed(case, limits)
         saved = base.misses - min(point.misses for point in allowed)
-        # Without this, the number could be read as one for all sizes of the table.
+        # Says that the number leaves out sizes whose memory growth is not acceptable.
         within = (
             ""
             if len(allowed) == len(case.points)
@@ -527,7 +532,7 @@ def _per_1000(point: Point) -> str:
 
 
 def _estimate(saved: int, limits: Thresholds) -> str:
-    """How little is being neglected, labelled as the estimate it is."""
+    """The negligible saving in words, labelled as an estimate."""
     if saved < limits.negligible_misses:
         return f"{saved} in all, less than 0.1 ms by estimate"
     share = limits.negligible_mpki / 1000 * _MISS_CYCLES_ESTIMATE

@@ -1,9 +1,9 @@
-"""Misses of data by allocation site and source line: the record of the JSON, the rows, the tables,
-the sentence of the answer, and the stacks for flame graphs.
+"""Data misses by allocation site and source line: as record for the JSON, rows, tables, a sentence
+of the answer, and stacks for flame graphs.
 
 A site is the call in which a function has allocated blocks: the first caller of the allocator that
-is not a wrapper. The blocks of one site are one entry, in all processes together; the most bytes live
-are those of one process.
+is not a wrapper. Blocks of one site in all processes are one entry. Its most bytes live are the
+largest of one process.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ WRAPPERS = (
     "_PyObject_New*", "_PyObject_GC_*", "PyType_GenericAlloc", "_PyObject_Arena*", "new_arena",
     "sqlite3Db*Alloc*", "sqlite3Mem*", "alloc::*", "* alloc::*", "__rust_*", "__rdl_*",
 )  # fmt: skip
-"""Functions that allocate for others, as patterns; `--allocation-wrappers` adds to them."""
+"""Patterns of functions that allocate for their caller; `--allocation-wrappers` adds patterns."""
 
 SHOWN = 10
 """Sites and lines in tables."""
 _LEAST_NAMED = 0.1
-"""Share of the misses from which the answer names a site."""
+"""Share of the misses that a site must have to be named in the answer."""
 _STACK_SHOWN = 4
 
 
 def allocations_record(processes: Iterable[Process]) -> Record | None:
-    """All sites, places outside blocks and lines, most misses at 4 KiB first; None where no process
-    reports its blocks.
+    """All sites, places outside blocks, and lines, in descending order of misses at 4 KiB; None
+    where no process reports its blocks.
     """
-    found = [process for process in processes if "allocations" in process]
-    if not found:
+    reporting = [process for process in processes if "allocations" in process]
+    if not reporting:
         return None
-    columns = found[0]["allocations"]["columns"]
+    columns = reporting[0]["allocations"]["columns"]
     sites: dict[tuple[object, ...], Record] = {}
     outside: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
     lines: dict[tuple[object, ...], Record] = {}
     folded: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
     stacks: dict[tuple[object, ...], defaultdict[tuple[str, ...], int]] = {}
     first = _first_column(columns)
-    for process in found:
-        of = process["allocations"]
+    for process in reporting:
+        allocations = process["allocations"]
         keys = []
-        for site in of["sites"]:
+        for site in allocations["sites"]:
             key = _key(site["place"], site["address"])
             keys.append(key)
             known = sites.setdefault(
@@ -71,7 +71,7 @@ def allocations_record(processes: Iterable[Process]) -> Record | None:
             )
             known["blocks"] += site["blocks"]
             known["most_bytes"] = max(known["most_bytes"], site["most_bytes"])
-        for miss in of["misses"]:
+        for miss in allocations["misses"]:
             place, counts = miss["place"], miss["counts"]
             line = lines.setdefault(_key(place), {**place, "misses": [0] * len(columns)})
             _add(line["misses"], counts)
@@ -82,7 +82,7 @@ def allocations_record(processes: Iterable[Process]) -> Record | None:
                 _add(outside[name], counts)
                 _add(folded[_folded_stack([f"[{name}]", by])], counts)
             else:
-                stack = of["stacks"][miss["stack"]]
+                stack = allocations["stacks"][miss["stack"]]
                 key = keys[stack["site"]]
                 _add(sites[key]["misses"], counts)
                 names: tuple[str, ...] = tuple(_function(frame) for frame in stack["frames"])
@@ -90,7 +90,7 @@ def allocations_record(processes: Iterable[Process]) -> Record | None:
                 by_stack[names] += counts[first]
                 _add(folded[_folded_stack([*reversed(names), by])], counts)
     for key, by_stack in stacks.items():
-        # The one with most misses; of equal ones the last by name.
+        # The stack with most misses; the last by name where several have as many.
         _, costliest = max((misses, stack) for stack, misses in by_stack.items())
         sites[key]["stack"] = list(costliest)
     return {
@@ -103,7 +103,7 @@ def allocations_record(processes: Iterable[Process]) -> Record | None:
         "stacks": _ordered(
             ({"frames": frames, "misses": misses} for frames, misses in folded.items()), first
         ),
-        "dropped_blocks": sum(process["allocations"]["dropped_blocks"] for process in found),
+        "dropped_blocks": sum(process["allocations"]["dropped_blocks"] for process in reporting),
     }
 
 
@@ -127,25 +127,25 @@ def allocation_rows(record: Record, instructions: int) -> Iterator[Row]:
 
 
 def folded(record: Record) -> str:
-    """The stacks as viewers of flame graphs read them: a line each, frames from the outside in and
-    the misses at 4 KiB.
+    """The stacks in the format of flame-graph viewers: for each a line with its frames, the
+    outermost first, and its misses at 4 KiB.
     """
     first = first_column(record)
-    counted = ((of["frames"], of["misses"][first]) for of in record["stacks"])
+    counted = ((stack["frames"], stack["misses"][first]) for stack in record["stacks"])
     return "".join(f"{frames} {count}\n" for frames, count in counted if count)
 
 
 def first_column(record: Record) -> int:
-    """The column of 4 KiB pages: walks of the machine if there is one."""
-    return _first_column([(of["page_size"], of["modelled"]) for of in record["columns"]])
+    """The column of 4 KiB pages, with the modelled machine's walks if there is a machine."""
+    return _first_column([(one["page_size"], one["modelled"]) for one in record["columns"]])
 
 
 def site_grid(record: Record, page_size: int) -> Grid:
-    """The sites with most misses at 4 KiB, and what remains of them at another size."""
+    """The sites with most misses at 4 KiB, and their misses at another page size."""
     first, total, what = first_column(record), _total(record), _what(record)
     other = _column(record, page_size)
     sites, outside = (
-        [of for of in record[name] if of["misses"][first]] for name in ("sites", "outside")
+        [entry for entry in record[name] if entry["misses"][first]] for name in ("sites", "outside")
     )
 
     def counts(misses: Sequence[int]) -> tuple[str, ...]:
@@ -161,10 +161,10 @@ def site_grid(record: Record, page_size: int) -> Grid:
         )
         for site in sites[:SHOWN]
     ]
-    elsewhere = [(f"no block: {of['region']}", [of]) for of in outside[:3]]
+    elsewhere = [(f"no block: {entry['region']}", [entry]) for entry in outside[:3]]
     others = [("other sites", sites[SHOWN:]), *elsewhere, ("no block: elsewhere", outside[3:])]
-    for label, of in others:
-        misses = [sum(column) for column in zip(*(one["misses"] for one in of), strict=True)]
+    for label, entries in others:
+        misses = [sum(column) for column in zip(*(one["misses"] for one in entries), strict=True)]
         if any(misses):
             body.append((label, "", *counts(misses), "", ""))
     more = ("bytes live\nat most", "blocks")
@@ -177,7 +177,7 @@ def line_grid(record: Record, page_size: int) -> Grid:
     first, total, what = first_column(record), _total(record), _what(record)
     other = _column(record, page_size)
     body = []
-    for line in [of for of in record["lines"] if of["misses"][first]][:SHOWN]:
+    for line in [line for line in record["lines"] if line["misses"][first]][:SHOWN]:
         source = _source(line) or _file(line["path"]) or ""
         counts = _counts(line["misses"], first, other, total)
         body.append((_function(line), source, *counts))
@@ -186,7 +186,7 @@ def line_grid(record: Record, page_size: int) -> Grid:
 
 
 def sentence(record: Record) -> str:
-    """The sentence of the answer about the site with most misses; empty where none has many."""
+    """The sentence of the answer about the site with most misses; empty if its share is small."""
     first, total = first_column(record), _total(record)
     if not record["sites"] or not total:
         return ""
@@ -220,7 +220,7 @@ def _first_column(columns: Sequence[tuple[int, bool]]) -> int:
 
 
 def _column(record: Record, page_size: int) -> int | None:
-    """The column of a size, of the machine if the first one is."""
+    """The column of a page size, of the same kind as the first column; None where there is none."""
     columns = record["columns"]
     wanted = {**columns[first_column(record)], "page_size": page_size}
     return columns.index(wanted) if wanted in columns else None
@@ -233,7 +233,7 @@ def _what(record: Record) -> str:
 
 def _total(record: Record) -> int:
     first = first_column(record)
-    return sum(of["misses"][first] for of in (*record["sites"], *record["outside"]))
+    return sum(entry["misses"][first] for entry in (*record["sites"], *record["outside"]))
 
 
 def _counts_head(what: str, other: int | None, page_size: int) -> tuple[str, ...]:
@@ -253,11 +253,13 @@ def _add(sums: list[int], counts: Sequence[int]) -> None:
 
 
 def _ordered(records: Iterable[Record], first: int) -> list[Record]:
-    return sorted(records, key=lambda of: -of["misses"][first])
+    return sorted(records, key=lambda record: -record["misses"][first])
 
 
 def _key(place: CodePlace, address: int = 0) -> tuple[object, ...]:
-    """Equal for one place in several processes; places without lines differ by their address."""
+    """A key that is equal for one place in several processes. Of places without a line number it
+    has the address.
+    """
     unknown = address if place["line"] is None else 0
     return (place["function"], place["path"], place["source"], place["line"], unknown)
 
@@ -283,7 +285,7 @@ def _file(path: str | None) -> str | None:
 
 
 def _folded_stack(frames: Sequence[str]) -> str:
-    """Frames as one word each; a semicolon separates them."""
+    """The frames, separated by semicolons."""
     return ";".join(frame.replace(";", ":").replace("\n", " ") for frame in frames)
 
 

@@ -1,23 +1,23 @@
 """The gain from fewer page walks and page faults: a share of the program's time, as an interval.
 
-The time of a program is not measured by a trace. Where it is not known, it is taken to be its
-instructions at so many cycles each, plus, for each walk, the walk and the data that the reference
-went for, which were not used lately either, plus what its system calls took in the kernel while it
-was traced. The interval says what these assumptions leave open:
-`low` has slow instructions, cheap walks of which the core hides a half, and data from farther away;
-`high` has quick instructions, dear walks that hide behind nothing, and data that come quickly, or
-slower instructions where the walks are the costlier for it: the more work there is between them, and
-the more memory that work reads, the less of the page table stays in the caches.
+A trace does not measure a program's time. Where the user does not give it, it is estimated as the
+sum of three parts: instructions at a fixed number of cycles each; for each walk, the walk and the
+load of the data, which were not used recently either; and the time that system calls took in the
+kernel during the traced run. The bounds of the interval have different assumptions:
+`low` has slow instructions, cheap walks of which the core hides half, and data from far caches;
+`high` has fast instructions, expensive walks that the core does not hide, and data from near
+caches. `high` also tries slower instructions where these make walks more expensive: the more work
+between walks, and the more memory that work reads, the less of the page table stays in the caches.
 
-Where the time is known, what instructions and page faults leave of it is that of the loads that
-walk: it shows how much they overlap.
+Where the time is known, the loads that walk take the part that instructions and page faults leave,
+which shows how much these loads overlap.
 
-Page faults at first touches are added: all of them to the time, and what larger pages save of them
-to what is saved. Larger pages can also cost time, where the host of a virtual machine has to find
-the memory: a gain is then negative.
+Page faults at first touches count: all of them in the time, and the avoided ones in the saving.
+Larger pages can also cost time, where the host of a virtual machine has to find the memory: then
+the gain is negative.
 
-How many cache lines of a page are used is not known: all are taken to be, as in the loads that were
-measured. Of few lines a page the data fit in nearer caches, and walks are more of the time.
+The number of cache lines used in a page is not known. All are assumed to be used, as in the
+measured loads. Where few are used, the data fit in nearer caches, and walks are more of the time.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ from octavo.base.units import BASE_PAGE, format_share
 from octavo.calibration.file import Spread
 
 CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.2, 0.5, 1.5
-"""Cycles of an instruction without misses of TLBs and of the caches beside them. Nine programs with
-few page walks took 0.14 to 0.83 on a Zen 5, 0.36 in the median; older cores take more."""
+"""Cycles of an instruction without TLB misses and the cache misses that come with them. Nine
+programs with few page walks took 0.14 to 0.83 on a Zen 5, 0.36 in the median; older cores take
+more."""
 HIDDEN_AT_MOST, HIDDEN_EXPECTED = 0.5, 0.25
 """Shares of a walk that a core hides behind other work."""
 _MORE_LINES = 4
-"""At most so many times the lines of data that were counted are read: the program's code and other
-threads read some, too."""
+"""Upper bound of the lines read over the data lines counted: code and other threads read lines,
+too."""
 _KERNEL_CYCLES_OF_A_LINE = 50
-"""System calls read a line of other memory in no fewer cycles."""
+"""The fewest cycles of the kernel per cache line that it reads."""
 
 
 def _range(cycles: Spread) -> str:
@@ -96,7 +97,7 @@ class Gain:
 
     @property
     def consequence(self) -> str:
-        """The words after `would`: `save about 8.0% (2.1% to 19%) of the time`."""
+        """Words to follow `would`: `save about 8.0% (2.1% to 19%) of the time`."""
         if not self.is_loss:
             return f"save {self} of the time"
         return (
@@ -124,7 +125,7 @@ class Program:
     """The figures that a program's time is estimated from."""
 
     instructions: int
-    """References, where nothing is known of instructions."""
+    """The number of references, where that of instructions is not known."""
     walks: int
     """With 4 KiB pages, of code and data."""
     touched_bytes: int
@@ -132,17 +133,17 @@ class Program:
     page_faults: int = 0
     """With 4 KiB pages; 0 where they do not count."""
     missed_lines: int | None = None
-    """Lines of data that the core's own caches miss, about; None where they were not counted."""
+    """Approximate misses of the core's own caches, in lines of data; None where not counted."""
     native: NativeTime | None = None
-    """None where it is not known."""
+    """None where the user has not given it."""
     kernel_seconds: float = 0.0
-    """Processor time of its system calls, 0 where it is not known; `native` has it."""
+    """Processor time of its system calls; 0 where it is not known, or is a part of `native`."""
 
     def lines_between_walks(self, clock: float) -> Between:
         """The lines of other memory that it reads between two walks."""
         if self.missed_lines is None or not self.walks:
             return UNKNOWN_BETWEEN
-        # One of them is that of the reference which walks.
+        # One of these lines is that of the reference that walks.
         each = self.missed_lines / self.walks
         kernel = self.kernel_seconds * clock / self.walks / _KERNEL_CYCLES_OF_A_LINE
         return Between(max(0.0, each - 1), _MORE_LINES * each + kernel)
@@ -155,11 +156,11 @@ class PageFaults:
     base: int
     """With 4 KiB pages."""
     large: int
-    """With larger pages: those that give one."""
+    """With larger pages: faults that give a larger page."""
     left: int
-    """With larger pages: those that give 4 KiB where none fits."""
+    """With larger pages: faults that give 4 KiB, where no larger page fits."""
     again: int = 0
-    """Of those that give a larger page, those that get memory which the program had given back."""
+    """The part of `large` that gets memory which the program had given back."""
 
 
 NO_FAULTS = PageFaults(0, 0, 0)
@@ -167,27 +168,26 @@ NO_FAULTS = PageFaults(0, 0, 0)
 
 @dataclass(frozen=True)
 class _Time:
-    """The source of a program's time in one of the three estimates."""
+    """The figures of a program's time in one of the three estimates."""
 
     cpi: float
     clock: float
-    """Cycles in a second."""
+    """Cycles per second."""
 
 
 @dataclass(frozen=True)
 class _Estimate:
-    """The assumptions of one estimate, the low, the expected or the high gain, besides those about
-    walks.
-    """
+    """The assumptions of the low, the expected or the high estimate, without those about walks."""
 
     program: Program
     time: _Time
     time_of_loss: _Time
-    """Where time is lost: a share is the lower, and a loss the higher, the more time there is."""
+    """For an estimate that loses time. A longer time makes any share smaller, so the low estimate
+    has a long time for a gain and a short one for a loss."""
     faults_all: float
     """Cycles of all page faults of the program, with 4 KiB pages."""
     faults_saved: float
-    """Cycles that larger pages save of them; negative where their own faults cost more."""
+    """Cycles of page faults that larger pages save; negative where their own faults cost more."""
 
     def computing(self, time: _Time) -> float:
         """Cycles of instructions, without loads that walk, and of system calls."""
@@ -195,8 +195,9 @@ class _Estimate:
         return program.instructions * time.cpi + program.kernel_seconds * time.clock
 
     def share(self, saved: float, walking: float, walking_of_loss: float) -> float:
-        """The share of the time that larger pages save, with so many cycles of walks; `walking` are
-        the cycles of all loads that walk, `walking_of_loss` where time is lost.
+        """The share of the time that larger pages save. `saved` are the cycles of walks saved,
+        `walking` those of all loads that walk, and `walking_of_loss` the same in place of `walking`
+        for an estimate that loses time.
         """
         native, of_faults = self.program.native, self.faults_saved
         if native is not None and native.system:
@@ -212,7 +213,9 @@ class _Estimate:
         return saved / (self.computing(time) + walking + self.faults_all)
 
     def likely(self, loads: Loads) -> list[LoadThatWalks]:
-        """The loads that a program's are like: a mix that takes the time that is known, or both."""
+        """Loads like the program's own: a mix of both kinds that takes the known time, or each
+        kind alone where the time is not known.
+        """
         walks, native = max(1, self.program.walks), self.program.native
         if native is None:
             pause = (self.computing(self.time) + self.faults_all) / walks
@@ -249,7 +252,7 @@ def gain(
 
 
 def seconds_of(program: Program, costs: WalkCosts) -> float:
-    """The expected processor time of the program with 4 KiB pages; `native`, where it is known."""
+    """The expected processor time of the program with 4 KiB pages; the native time if known."""
     if program.native is not None:
         return program.native.total
     _, expected, _ = _estimates(program, costs, PMD_PAGE, NO_FAULTS)
@@ -271,7 +274,7 @@ def _loads(program: Program, costs: WalkCosts, page_size: int) -> list[Loads] | 
 def _estimates(
     program: Program, costs: WalkCosts, page_size: int, faults: PageFaults
 ) -> list[_Estimate]:
-    """For the low, the expected and the high gain."""
+    """The assumptions of the low, the expected and the high gain."""
     every = costs.faults(BASE_PAGE, program.page_faults)
     base = costs.faults(BASE_PAGE, faults.base - faults.left)
     large = costs.faults(page_size, faults.large, faults.again)
@@ -294,7 +297,9 @@ def _estimates(
 def _by_loads(
     program: Program, loads: Sequence[Loads], avoided: int, estimates: Sequence[_Estimate]
 ) -> Gain:
-    """From loads over a working set as large as the program's memory, measured in both sizes."""
+    """The gain from loads over a working set as large as the program's memory, measured in both
+    page sizes.
+    """
 
     def shares(estimate: _Estimate, measured: Loads) -> list[float]:
         saved_and_walking = [
@@ -309,8 +314,8 @@ def _by_loads(
 
 
 def _slower(estimate: _Estimate, loads: Loads) -> list[_Estimate]:
-    """The estimate, and those with slower instructions that walk more rarely: each walk is costlier,
-    and the more so up to the pause that was measured.
+    """The estimate, and variants with slower instructions: walks are rarer in time and each costs
+    more, up to the pause between loads that was measured.
     """
     program = estimate.program
     at_pause = loads.pause_cycles * program.walks / program.instructions
@@ -327,13 +332,13 @@ def _by_walks(
     touched_bytes: int,
     estimates: Sequence[_Estimate],
 ) -> Gain:
-    """From the cost of a walk, and of the data that are fetched after it."""
+    """The gain from the cost of a walk and of the load of data after it."""
     base, large = costs.walk(BASE_PAGE, program.touched_bytes), costs.walk(page_size, touched_bytes)
     data = costs.data(program.touched_bytes)
-    # Measured, the low cost is what a core that overlaps walks has left of them.
+    # A measured low cost already leaves out the part of walks that the core overlaps.
     hidden = 0.0 if page_size in costs.measured else HIDDEN_AT_MOST
     if not costs.covers(page_size):
-        # Entries are of smaller pages nevertheless: walks become shorter, and no fewer.
+        # TLB entries still cover smaller pages: walks become shorter, but not fewer.
         walks = max(walks, walks_base)
 
     def share(
@@ -359,5 +364,5 @@ def _by_walks(
 
 
 def _in_order(low: float, expected: float, high: float) -> Gain:
-    """The estimates differ in several ways, of which one may outweigh the others."""
+    """A gain with its bounds in order: the assumptions of `low` may yield the highest share."""
     return Gain(min(low, expected, high), expected, max(low, expected, high))

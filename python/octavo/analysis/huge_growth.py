@@ -13,8 +13,8 @@ from octavo.base.units import BASE_PAGE
 
 
 def huge_growth(rows: Sequence[Row]) -> int | None:
-    """Bytes that the whole program's memory grows by: its processes' own where 2 MiB pages fit, and
-    shared memory, but no libraries' data. None where it is not known.
+    """Bytes by which the whole program's memory grows: private memory where 2 MiB pages fit, and
+    shared memory, without data of libraries. None where it is not known.
     """
     own = next(
         (
@@ -31,11 +31,11 @@ def huge_growth(rows: Sequence[Row]) -> int | None:
         kind = (row["component"], row.get("stream"), row.get("region_kind"))
         if kind == ("memory", "data", "shared"):
             shared[region_key(row)][row["page_size"]] = row["touched_bytes"]
-    return own + sum(max(0, of.get(PMD_PAGE, 0) - of[BASE_PAGE]) for of in shared.values())
+    return own + sum(max(0, sizes.get(PMD_PAGE, 0) - sizes[BASE_PAGE]) for sizes in shared.values())
 
 
 def with_growth(case: Case, growth: int | None) -> Case:
-    """The data of a whole program with the memory that it has in 2 MiB pages; others as it is."""
+    """The case with `growth` as growth at 2 MiB, if it is the data of the whole program."""
     if growth is None or case.stream != "data" or case.region is not None:
         return case
     base = case.base.touched_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NativeTime:
-    """Processor time that what was counted takes natively, with 4 KiB pages, in seconds."""
+    """Native processor time of the counted part with 4 KiB pages, in seconds."""
 
     user: float
     """In user mode: of instructions, the loads that they wait for, and walks."""
@@ -16,7 +16,7 @@ class NativeTime:
 
     @property
     def total(self) -> float:
-        """The time that gains are shares of."""
+        """The time of which gains are shares."""
         return self.user + self.system
 
     def part(self, share: float) -> NativeTime:

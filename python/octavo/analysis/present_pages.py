@@ -1,9 +1,9 @@
-"""Memory that has 2 MiB pages as the program and this system are: nothing is to be done about it.
+"""Memory that already has 2 MiB pages, with this program and this system's settings unchanged.
 
-The kernel gives them to anonymous memory where a program asks (`madvise`), or everywhere
-(`always`), if it does not ask for none; see transhuge.rst of the kernel's documentation. Shared
-memory has a setting of its own. Memory of hugetlbfs has them in any case. Whether it had some at
-the time is not known here.
+The kernel gives 2 MiB pages to anonymous memory where a program asks (`madvise`), or everywhere
+(`always`) but where the program refuses them; see transhuge.rst of the kernel's documentation.
+Shared memory has a setting of its own. Memory of hugetlbfs always has them. Whether the kernel
+found free 2 MiB pages during the run is not known here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.base.text import capitalised
 
 ASKED = "asked_huge_bytes"
-"""The counter of the bytes of a region that the program asked 2 MiB pages for."""
+"""The counter of bytes of a region for which the program asked 2 MiB pages."""
 ASKED_SMALL = "asked_small_bytes"
-"""The counter of those that it asked to have no huge pages."""
+"""The counter of bytes for which it refused huge pages."""
 HUGETLB = "hugetlb_bytes"
-"""The counter of those that are pages of hugetlbfs."""
+"""The counter of bytes in pages of hugetlbfs."""
 _NEARLY_ALL = 0.9
 _LARGE_MAPPING = 2 * PMD_PAGE
 
@@ -29,9 +29,9 @@ _LARGE_MAPPING = 2 * PMD_PAGE
 def leave_as_is(
     advice: Sequence[Advice], rows: Sequence[Row], host: HugePages, limits: Thresholds
 ) -> list[Advice]:
-    """The advice, with the reason `already` where the memory has 2 MiB pages as it is.
+    """The advice, with the reason `already` where the memory already has 2 MiB pages.
 
-    The whole program's is changed where the regions without them would gain too little.
+    The whole program has that reason where its other regions would gain too little.
     """
     counters = (ASKED, ASKED_SMALL, HUGETLB)
     asked = {
@@ -63,7 +63,7 @@ def leave_as_is(
 
 
 def _judged(item: Advice, has: bool, had: float, limits: Thresholds) -> Advice:
-    """`had` is the gain that is there without any change."""
+    """Advice on memory that `has` 2 MiB pages; `had` is the gain of all regions that have them."""
     if not item.changes or item.page_size != PMD_PAGE or item.gain is None:
         return item
     if item.case.region is None:
@@ -78,10 +78,10 @@ def _judged(item: Advice, has: bool, had: float, limits: Thresholds) -> Advice:
 
 
 def is_nearly_all(part: int, touched_bytes: int, most_bytes: int | None) -> bool:
-    """Whether so many bytes of a region, the most at a time, are nearly all that it has touched.
+    """Whether `part` bytes of a region are nearly all that it has touched.
 
-    A region that moved, as blocks do that grow, has touched more than it ever had at a time, which
-    is `most_bytes`.
+    A region that moved, like a block that grows, has touched more than the `most_bytes` that it
+    had at one time.
     """
     return part >= _NEARLY_ALL * min(touched_bytes, most_bytes or touched_bytes)
 
@@ -93,6 +93,6 @@ def _has(case: Case, host: HugePages, *, is_asked: bool) -> bool:
         return host.shares_huge_pages and (case.bytes or 0) >= _LARGE_MAPPING
     setting = host.thp_sizes.get(PMD_PAGE)
     if setting == "always":
-        # Other memory grows by steps that 2 MiB pages do not fit into.
+        # Other memory grows in steps that are too small for 2 MiB pages.
         return case.region_kind == "anonymous" and (case.bytes or 0) >= _LARGE_MAPPING
     return setting == "madvise" and is_asked and case.region_kind in ("anonymous", "heap")

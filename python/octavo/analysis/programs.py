@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class Program(TypedDict):
-    """Several process images of one program, as the JSON has them."""
+    """Several process images of one program, in the form of the JSON."""
 
     program: str
     """Path of the executable."""
     processes: list[int]
     """Their stream numbers."""
     rows: list[Row]
-    """About all of them, then about each region."""
+    """Rows about all processes together, then about each region."""
 
 
 def programs_of(processes: Sequence[Process], machine: Machine) -> list[Program]:
-    """The programs that have several processes, in the order in which they began."""
+    """The programs that have several processes, in the order of their first processes."""
     members: dict[str, list[Process]] = {}
     for process in processes:
         members.setdefault(process["program"], []).append(process)
@@ -43,7 +43,7 @@ def programs_of(processes: Sequence[Process], machine: Machine) -> list[Program]
 
 
 def rows_by_program(rows: Sequence[Row], programs: Sequence[Program]) -> list[Row]:
-    """The rows, with the regions of each program in place of those of its processes."""
+    """The rows, with regions of programs in place of regions of their single processes."""
     together = {stream for program in programs for stream in program["processes"]}
     kept = [row for row in rows if row.get("process") not in together or "region" not in row]
     return [*kept, *(row for program in programs for row in _region_rows(program))]
@@ -56,7 +56,7 @@ def _region_rows(program: Program) -> Iterator[Row]:
 
 
 def owner_of(record: Mapping[str, Any]) -> str | None:
-    """The owner of the region of a row or of advice, in words; None where there is one process.
+    """The owner of a row's or an advice's region, in words; None where there is one process.
 
     `postgres (12 processes)`, `process 3`.
     """
@@ -66,9 +66,7 @@ def owner_of(record: Mapping[str, Any]) -> str | None:
 
 
 def process_names(processes: Sequence[Mapping[str, Any]]) -> dict[str | None, str]:
-    """The owners of regions that are one process, each with its program: `process 3` is
-    `sort (process 3)`.
-    """
+    """Longer names of single processes as owners of regions: `process 3` → `sort (process 3)`."""
     return {
         f"process {process['stream']}": (
             f"{PurePath(process['program']).name} (process {process['stream']})"
@@ -83,7 +81,7 @@ def program_label(path: str, processes: int) -> str:
 
 
 def several_processes(manifest: Mapping[str, Any]) -> list[str]:
-    """`13 processes`, where there were several: images that replace each other by exec are one."""
+    """`13 processes`, or nothing for one process; an exec does not begin another process."""
     count = len(set(exec_chains(manifest["processes"]).values()))
     return [f"{count} processes"] if count > 1 else []
 
@@ -96,7 +94,7 @@ def work_in_words(
     rates: Iterable[str] = (),
     more: Iterable[str] = (),
 ) -> str:
-    """The amount of work counted, with its rates, and more about it, and the time taken."""
+    """The amount of work counted, the `rates` and `more` given, and the time taken."""
     amount = format_count(instructions) if instructions else "no"
     counted = (f"{format_count(references)} references", f"{amount} instructions", *rates)
     time = f"{manifest['elapsed_seconds']:.1f} s"

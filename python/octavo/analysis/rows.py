@@ -38,16 +38,16 @@ class Row(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 
     process: Annotated[int, "int32"]
-    """Stream number of the process; absent where the row is about all of them."""
+    """Stream number of the process; absent where the row is about all processes."""
     program: str
-    """Path of the program whose processes the row is about; of a `Program` only."""
+    """Path of the program whose processes the row is about; only in rows of a `Program`."""
     processes: list[int]
-    """Their stream numbers."""
+    """Stream numbers of the program's processes."""
     region: str
     region_kind: str
     path: str | None
     start: Annotated[int, "uint64"]
-    """Lowest address of the region, in the layout that was asked for."""
+    """Lowest address of the region, in the chosen layout."""
     bytes: Annotated[int, "uint64"]
     """Largest extent of the region."""
     mappings: int
@@ -67,10 +67,11 @@ class Row(TypedDict, total=False):
     mpki: float | None
     """Misses per 1000 instructions; None where too few instructions were counted."""
     added_cycles: int | None
-    """Misses times what a miss at this level adds; None where the machine's source is silent."""
+    """Misses times the cycles that a miss at this level adds; None where the machine's source does
+    not give these."""
     touched_bytes: int
     growth: float | None
-    """Touched memory over that in 4 KiB pages, less one; None where nothing was touched."""
+    """Touched memory over touched memory in 4 KiB pages, minus one; None without any."""
     peak_resident_bytes: int | None
 
 
@@ -78,18 +79,18 @@ FAULTS = "memory.faults"
 """The component of page faults."""
 PAGE_FAULTS, HUGE_PAGE_FAULTS = "page_faults", "huge_page_faults"
 HUGE_PAGE_FAULTS_AGAIN = "huge_page_faults_again"
-"""Its counters: all of them, those that give a 2 MiB page, and of these those that get memory which
-the process had given back."""
+"""Its counters: all page faults, the ones that give a 2 MiB page, and the part of these that gets
+memory which the process had given back."""
 HUGE_PAGES = "memory.huge_pages"
-"""The component of what memory of a process's own grows by in 2 MiB pages."""
+"""The component of the growth of a process's private memory in 2 MiB pages."""
 GROWTH_BYTES = "growth_bytes"
 CORE_CACHE = "cache.core"
-"""The component of the caches that a core has for itself."""
+"""The component of the caches that are private to a core."""
 MISSED_LINES = "missed_lines"
 _OWN_KINDS = ("heap", "anonymous", "stack", "thread-stack")
 
 COLUMNS = columns_of(Row, without=("program", "processes"))
-"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
+"""The columns of rows.parquet and their Arrow types, the same for every run."""
 
 
 RegionKey = tuple[int | None, str | None, str | None, int | None]
@@ -138,14 +139,14 @@ def rows_of(result: Result, machine: Machine) -> list[Row]:
 
 
 def exec_chains(processes: Sequence[ProcessCounts]) -> dict[int, int]:
-    """By the stream number of each process image, that of the first image of its process: images of
-    one process replace each other by exec, and never live at the same time.
+    """The stream number of the first image of each image's process, by stream number. Images of one
+    process replace each other by exec and never live at the same time.
     """
     return _descents(processes, "exec")
 
 
 def _descents(processes: Sequence[ProcessCounts], by: Literal["fork", "exec"]) -> dict[int, int]:
-    """By stream number, the image that each one descends from by `by` alone."""
+    """The first image from which each image descends by `by` alone, by stream number."""
     first: dict[int, int] = {}
     for process in sorted(processes, key=lambda process: process["stream"]):
         stream, parent = process["stream"], process["parent_stream"]
@@ -160,7 +161,7 @@ def rows_together(
     processes: Sequence[Process], machine: Machine, chains: Mapping[int, int]
 ) -> list[Row]:
     """The rows of several processes as if they were one: regions of one name, kind and file are one
-    region, and memory that the processes share counts once. `chains` are those of all processes.
+    region, and memory that the processes share counts once. `chains` is that of all processes.
     """
     return [*_sums(processes, machine, chains), *_region_rows(processes, machine, chains)]
 
@@ -180,8 +181,8 @@ def stream_counters(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def memory_by_size(rows: Sequence[Row]) -> dict[int, int]:
-    """By page size, the bytes of all memory of the whole program: the most at one time where that
-    is known, else what it ever touched.
+    """Bytes of all memory of the whole program by page size: the most at one time if that is known,
+    else all that was touched.
     """
     peaks = peak_memory_by_size(rows)
     return {
@@ -191,7 +192,7 @@ def memory_by_size(rows: Sequence[Row]) -> dict[int, int]:
 
 
 def peak_memory_by_size(rows: Iterable[Row]) -> dict[int, int]:
-    """By page size, the most bytes of the whole program's memory at one time, where it is known."""
+    """The most bytes of the whole program's memory at one time by page size, where it is known."""
     return {
         row["page_size"]: peak
         for row in all_memory(rows)
@@ -238,7 +239,7 @@ def machine_sizes(rows: Iterable[Row]) -> set[int]:
 
 
 def _machine_components(level: int) -> list[str]:
-    """A level of fetches and of data; a trace may have no references of one of both."""
+    """The components of a level for fetches and for data; a trace may lack one of them."""
     return [machine_component(level, stream) for stream in ("fetch", "data")]
 
 
@@ -269,7 +270,7 @@ def _sums(
 def _region_rows(
     processes: Sequence[Process], machine: Machine, chains: Mapping[int, int]
 ) -> Iterator[Row]:
-    """The rows of each region, those of the same region in several processes together."""
+    """The rows of each region; the same region in several processes has the same rows."""
     same: defaultdict[tuple[object, ...], list[tuple[Process, Region]]] = defaultdict(list)
     for process in processes:
         for region in process["regions"]:
@@ -327,7 +328,7 @@ def _rows_of_region(
 
 
 def rated_of(processes: Sequence[Process]) -> int:
-    """Instructions to which misses are related; 0 where too few were counted."""
+    """Instructions by which misses are divided; 0 where too few were counted."""
     instructions = sum(process["instructions"] for process in processes)
     return rated_instructions(instructions, sum(process["references"] for process in processes))
 
@@ -337,7 +338,7 @@ def _count(component: str, counter: str, value: int) -> Row:
 
 
 def summed_counters(processes: Iterable[ProcessCounts]) -> dict[str, int]:
-    """The stream's counters, over all processes. Raises Miscount."""
+    """The stream counters, summed over all processes. Raises Miscount."""
     totals: dict[str, int] = dict.fromkeys(_STREAM_COUNTERS, 0)
     for process in processes:
         if process["references"] != process["fetches"] + process["loads"] + process["stores"]:
@@ -351,7 +352,7 @@ def summed_counters(processes: Iterable[ProcessCounts]) -> dict[str, int]:
 
 
 def event_counts(processes: Iterable[ProcessCounts]) -> list[tuple[str, int]]:
-    """Events by name, over all processes."""
+    """The number of events by name, over all processes."""
     events: Counter[str] = Counter()
     for process in processes:
         events.update(process["events"])
@@ -359,7 +360,7 @@ def event_counts(processes: Iterable[ProcessCounts]) -> list[tuple[str, int]]:
 
 
 def _summed_curves(curves: Iterable[AnyCurve]) -> list[AnyCurve]:
-    """Each process image has TLBs of its own; accesses and misses add up."""
+    """The curves, summed over process images, each of which has TLBs of its own."""
     totals: dict[tuple[str, int, int], AnyCurve] = {}
     for curve in curves:
         key = (curve["stream"], curve["level"], curve["page_size"])
@@ -370,7 +371,7 @@ def _summed_curves(curves: Iterable[AnyCurve]) -> list[AnyCurve]:
 
 
 def _with_unused(curves: Sequence[Curve], machine: Machine) -> Iterator[Curve]:
-    """The curves, and zeros for a TLB that nothing was looked up in: a program without data."""
+    """The curves, and zeros for a TLB without any lookup, as in a program without data."""
     yield from curves
     used = {curve["stream"] for curve in curves}
     sizes = {curve["page_size"] for curve in curves}
@@ -426,7 +427,9 @@ def _curve_row(
 
 
 def _check_conservation(curves: Iterable[Curve]) -> None:
-    """Misses are no more than accesses, and a level is accessed by the misses of the one before."""
+    """Checks that misses are no more than accesses, and that the accesses of a level are the misses
+    of the level before. Raises Miscount.
+    """
     by_level: defaultdict[int, dict[tuple[str, int], Curve]] = defaultdict(dict)
     for curve in curves:
         by_level[curve["level"]][curve["stream"], curve["page_size"]] = curve
@@ -446,9 +449,9 @@ def _summed_footprints(
     processes: Sequence[Process],
     chains: Mapping[int, int],
 ) -> list[Footprint]:
-    """Touched memory adds up, but for the pages of `regions` that processes share, which count
-    once, and for images that replaced each other by exec, of which the largest counts. Peaks of
-    different processes need not coincide, so those do not add up.
+    """The sum of touched memory. Pages of `regions` that processes share count once. Of images that
+    replaced each other by exec only the largest counts. Peaks are not summed, as processes need not
+    have them at the same time.
     """
     if len(each) == 1:
         return list(each[0][1])
@@ -494,7 +497,7 @@ def _by_key(
 def _images(
     regions: Iterable[tuple[Process, Region]], processes: Sequence[Process]
 ) -> list[tuple[int, list[tuple[str | None, int, Touched]]]]:
-    """The regions of each process, with the process that it descends from by fork alone."""
+    """The regions of each process, with the process from which it descends by fork alone."""
     family = _descents(processes, "fork")
     parts: defaultdict[int, list[tuple[str | None, int, Touched]]] = defaultdict(list)
     for process, region in regions:
@@ -521,7 +524,7 @@ def _footprint_rows(footprints: Iterable[Footprint]) -> Iterator[Row]:
 
 
 def _fault_rows(regions: Iterable[tuple[Process, Region]]) -> Iterator[Row]:
-    """Page faults of the regions; a forked process has the pages of its parent, and is left out."""
+    """Page faults of the regions, without forked processes, which have their parent's pages."""
     faults = [region["page_faults"] for process, region in regions if process["began_by"] != "fork"]
     base = sum(one["base"] for one in faults)
     huge = sum(one["huge"] for one in faults)
@@ -538,8 +541,8 @@ def _fault_rows(regions: Iterable[tuple[Process, Region]]) -> Iterator[Row]:
 def _growth_rows(
     regions: Iterable[tuple[Process, Region]], chains: Mapping[int, int]
 ) -> Iterator[Row]:
-    """The growth of all regions, without forked processes; of images that replaced each other by
-    exec, the one that grows most. No row of traces that know no heaps or mappings.
+    """The growth of all regions, without forked processes. Of images that replaced each other by
+    exec, only the one that grows most counts. A trace without heaps and mappings has no such row.
     """
     by_image: Counter[int] = Counter()
     is_known = False

@@ -1,4 +1,4 @@
-"""A result of `octavo run` as another command reads it: its directory, or the file of `--json`."""
+"""Reads a result of `octavo run` for other commands: its directory, or the file of `--json`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DOCUMENT = "result.json"
 DATA_SET = "octavo.json"
 """The mark of a directory that holds a data set of simulations."""
 REPORT_DATA = "report.json"
-"""The data that reports of curves and simulations show."""
+"""The data of a report of curves or simulations."""
 _SCHEMA = "octavo/run/"
 MANIFEST = "manifest.json"
-"""Written last: a directory that has it is whole."""
+"""Written last: a directory that has this file is complete."""
 
 
 def read_run(name: str, *, needs: Sequence[str] = ()) -> dict[str, Any]:
-    """The document of a run, which has `needs`. Raises CannotRun."""
+    """The document of a run. Raises CannotRun, also where it lacks one of the parts `needs`."""
     path = Path(name)
     is_directory = path.is_dir()
     if is_directory:
@@ -38,8 +38,8 @@ def read_run(name: str, *, needs: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def programs_of_run(document: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The executables of a run, the one that was started first; none where it does not name them,
-    as that of a trace may not.
+    """The executables of a run, the program that was started first; empty where the document does
+    not name them, as for some traces.
     """
     run = document.get("run")
     if not isinstance(run, dict):
@@ -52,8 +52,8 @@ def programs_of_run(document: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def other_program(traced: Sequence[Path], *started: Path) -> str:
-    """A sentence, without its full stop, where a result of `traced` has none of the programs that
-    are started, or are running; else empty.
+    """A sentence without full stop that the result is of another program, where `traced` has none
+    of the programs `started`; else empty.
     """
     known = [path for path in (one.resolve() for one in started) if path.parts[:2] != ("/", "proc")]
     if not traced or not known or set(known).intersection(traced):

@@ -32,14 +32,14 @@ from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_grow
 
 
 def whole_program(rows: Sequence[Row]) -> list[Row]:
-    """The rows that are about no single process or region."""
+    """The rows about the whole program, without rows of single processes and regions."""
     return [row for row in rows if "process" not in row and "region" not in row]
 
 
 def main_process(rows: Sequence[Row]) -> list[Row]:
     """The rows of the process that executed most instructions, as if it had run alone.
 
-    A command is often a wrapper script whose many small processes are not the program meant.
+    A command is often a wrapper script that starts many small processes beside the program.
     """
     instructions = instructions_by_process(rows)
     if not instructions:
@@ -128,7 +128,7 @@ def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
     head += ["memory\ntouched", "growth"]
     modelled = manifest["configuration"].get("modelled") or {}
     title = f"{modelled.get('name', 'Machine')}: TLB misses and page walks, all memory in one size"
-    # Rates of walks stay longest: the advice rests on them.
+    # Rates of walks are left out last: the advice rests on them.
     spare = [at for at, name in enumerate(head) if name.endswith("\nwalks")]
     spare += [at for at, name in enumerate(head) if " L" in name]
     return Grid(title, tuple(head), tuple(body), spare=tuple(spare))
@@ -147,10 +147,10 @@ def tlb_name(rows: Sequence[Row], level: int) -> str:
 
 
 _NOTHING_TO_SAY = ("negligible", "no-references", "no-gain")
-"""Reasons of advice by which a region alone is not a reason to change anything."""
+"""Reasons of advice that changes nothing for a region."""
 _FOLLOWING = ("heap", "anonymous", "shared")
-"""Kinds of data that settings give larger pages: Linux gives stacks none, and data of files only
-by themselves.
+"""Kinds of data that settings of a whole program give larger pages: Linux gives stacks none, and
+data of files need settings of their own.
 """
 
 
@@ -164,9 +164,9 @@ class _RegionLine:
     touched_bytes: int | None = None
     misses: int = 0
     mpki: tuple[list[float | None], list[float | None]] = field(default_factory=lambda: ([], []))
-    """Of code and data; all have the same instructions as their denominator, those of the owner."""
+    """Rates of code and data; all are per instructions of the owner, so they can be added."""
     sizes: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
-    """Advised for code and data."""
+    """Page sizes advised for code and data."""
 
     def cells(self, owner: str | None, family: str) -> tuple[str, ...]:
         name = next(iter(self.names)) if len(self.names) == 1 else f"{family} ({len(self.names)})"
@@ -187,9 +187,9 @@ def region_grid(
     programs: Sequence[Program] = (),
     processes: Sequence[dict[str, Any]] = (),
 ) -> Grid:
-    """References, memory and last-level misses at 4 KiB of each region; those of one family of a
-    process, or of a program, together; most misses first. `processes` of a manifest name the
-    programs of single ones.
+    """References, memory and last-level misses at 4 KiB of each region, in descending order of
+    misses. Regions of one family and one owner are one line. `processes`, those of the manifest,
+    name the programs of single processes.
     """
     advised = {
         (owner_of(item), item["region"], item["start"], item["stream"]): size
@@ -242,9 +242,9 @@ def region_grid(
 
 
 def _sizes_of_regions(advice: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
-    """The advice on each region, with the size advised for it: the program's, where the region
-    alone gains too little to be advised another, and what gives the program such pages may reach
-    it.
+    """The advice on each region, with the size advised for it. That is the program's where the
+    region alone gains too little to be advised a size of its own, and where settings that give the
+    program larger pages may reach it.
     """
     whole = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
     for item in advice:
@@ -262,7 +262,7 @@ def _is_unjudged(item: dict[str, Any]) -> bool:
 def process_grid(
     rows: Sequence[Row], manifest: dict[str, Any], level: int, programs: Sequence[Program] = ()
 ) -> Grid | None:
-    """Each process image, those of a program together; None when there is only one image."""
+    """Each process image, images of one program as one line; None when there is only one image."""
     processes = manifest["processes"]
     if len(processes) < 2:
         return None
@@ -318,16 +318,16 @@ def process_grid(
     return Grid(title, head, tuple(body), left_columns=3, spare=(2, 3))
 
 
-def _rate(found: Sequence[float | None] | None) -> str:
-    """Rates with one denominator, added up; n/a where one of them is."""
-    if not found:
+def _rate(rates: Sequence[float | None] | None) -> str:
+    """The sum of rates with one denominator; n/a where one of them is unknown."""
+    if not rates:
         return ""
-    known = [rate for rate in found if rate is not None]
-    return format_mpki(sum(known) if len(known) == len(found) else None)
+    known = [rate for rate in rates if rate is not None]
+    return format_mpki(sum(known) if len(known) == len(rates) else None)
 
 
 def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Advice on the regions where there is something to say; the JSON has the others too."""
+    """Advice on the regions that are worth a line in the answer; the JSON has all."""
     return [
         item
         for item in advice
@@ -338,8 +338,8 @@ def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def one_of_each_family(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first of those regions of an owner that are alike and have the same advice; its text
-    says how many others there are.
+    """The advice on the first of an owner's regions of one family with the same page size; its text
+    gives the number of the others.
     """
     families: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in items:

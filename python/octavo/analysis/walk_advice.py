@@ -1,10 +1,10 @@
-"""Advice from the page walks of a modelled machine, and from page faults: is the time that larger
-pages save worth their memory?
+"""Advice from the page walks of a modelled machine and from page faults: whether the time that
+larger pages save is worth their memory.
 
-Only page sizes that the machine has entries for are judged, 4 KiB and 2 MiB on most. For each the
-saved walks and page faults are turned into a share of the program's time (`octavo.analysis.gain`),
-an interval. A size is advised where the expected gain reaches `Thresholds.min_gain` and the memory
-that it takes is acceptable.
+Only page sizes with TLB entries in the machine are judged, 4 KiB and 2 MiB on most. The walks and
+page faults that each size saves are turned into a share of the program's time, with an interval
+(`octavo.analysis.gain`). A size is advised where its expected gain reaches `Thresholds.min_gain`
+and the memory that it takes is acceptable.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki
 from octavo.hardware.tlb_levels import Machine
 
 _WALKS_A_FAULT = 100
-"""Page walks in near caches that take no longer than a page fault."""
+"""Page walks in near caches that take as long as one page fault."""
 _BEST_SHARE = 0.95
-"""Of the best gain, what a smaller size must reach to be preferred."""
+"""The share of the best gain that a smaller size must reach to be preferred."""
 
 
 def advise_by_walks(
@@ -47,11 +47,10 @@ def advise_by_walks(
     native: NativeTime | None = None,
     kernel_seconds: float = 0.0,
 ) -> list[Advice]:
-    """Advice for code, for data, then for each large region, most walks first.
+    """Advice for code, for data, then for each large region, in descending order of walks.
 
-    `with_faults` says whether page faults at first touches count. `native` is the time that
-    the counted part takes natively, where that is known, and `kernel_seconds` that of its system
-    calls.
+    `with_faults` says whether page faults at first touches count. `native` is the native time of
+    the counted part, if that is known. `kernel_seconds` is the processor time of its system calls.
     """
     if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
@@ -84,28 +83,26 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         for point in case.points
         if point.walks is not None and point.page_size > BASE_PAGE
     }
-    allowed = {
-        size: found for size, found in gains.items() if is_allowed(case, case.at(size), limits)
-    }
+    allowed = {size: own for size, own in gains.items() if is_allowed(case, case.at(size), limits)}
     chosen, reason, judged = _choose(case, gains, allowed, limits)
-    found, of_walks, cycles, returned = None, None, None, ""
+    best, of_walks, cycles, returned = None, None, None, ""
     if judged is not None:
-        found, point = gains[judged], case.at(judged)
+        best, point = gains[judged], case.at(judged)
         of_walks = _gain(case, replace(point, page_faults=None), program, costs)
         cycles = (
             costs.walk(BASE_PAGE, program.touched_bytes),
             costs.walk(judged, _memory(program, case, point)),
         )
         usual = _gain(case, point, program, costs.without_returned_memory())
-        if usual.expected - found.expected >= limits.min_gain:
+        if usual.expected - best.expected >= limits.min_gain:
             returned = _of_returned_memory(costs, judged)
     return Advice(
         case=case,
         page_size=chosen,
         reason=reason,
-        text=_sentence(case, chosen, reason, judged, found or NO_GAIN, costs, limits) + returned,
+        text=_sentence(case, chosen, reason, judged, best or NO_GAIN, costs, limits) + returned,
         basis="walks",
-        gain=found,
+        gain=best,
         walk_cycles=cycles,
         gain_page_size=judged,
         gain_of_walks=of_walks,
@@ -164,19 +161,19 @@ def _saved_walks(case: Case, size: int) -> int:
 
 
 def _saved_faults(case: Case, size: int) -> int:
-    """The page faults that pages of a size save, in all; 0 where they are not known."""
+    """The page faults that pages of a size save, in all; 0 where the counts are not known."""
     left = case.at(size).page_faults
     return 0 if left is None else (case.base.page_faults or 0) - left
 
 
 def _is_few(case: Case, size: int, limits: Thresholds) -> bool:
-    """Whether what pages of a size save is too little in all to change anything."""
+    """Whether pages of a size save too few walks and page faults in all to change anything."""
     walks = _saved_walks(case, size) + _WALKS_A_FAULT * _saved_faults(case, size)
     return walks < limits.negligible_misses
 
 
 def _best(gains: dict[int, Gain]) -> int:
-    """The smallest size that gains nearly as much as the best one."""
+    """The smallest size with nearly the highest gain."""
     most = max(gain.expected for gain in gains.values())
     least = most - (1 - _BEST_SHARE) * abs(most)
     return min(size for size, gain in gains.items() if gain.expected >= least)
@@ -205,8 +202,9 @@ def _sentence(
             also = f" and {format_count(faults)} page faults" if faults > 0 else ""
             return (
                 f"{subject}: keep 4 KiB. No gain expected: {format_bytes(judged)} pages would save "
-                f"{format_count(_saved_walks(case, judged))} page walks{also} in all, and fewer "
-                f"than {format_count(limits.negligible_misses)} are not a reason to change anything."
+                f"{format_count(_saved_walks(case, judged))} page walks{also} in all, and "
+                f"fewer than {format_count(limits.negligible_misses)} are not a reason to change "
+                "anything."
             )
         lead = "Little gain expected" if found.is_expected else "No gain expected"
         return (
@@ -214,7 +212,7 @@ def _sentence(
             f"{_faults_of(base)}and {format_bytes(judged)} pages would {found.consequence} "
             f"({costs.label()})."
         )
-    # Of the case alone: the answer and the tables have the growth of the whole program.
+    # The growth of the case alone; the answer and the tables have that of the whole program.
     grown = point.touched_bytes - base.touched_bytes
     most = "" if case.has_fitting_pages and judged == PMD_PAGE else "up to "
     memory = f"by {most}{format_bytes(grown)} ({format_share(point.growth)})"

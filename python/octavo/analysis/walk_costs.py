@@ -1,11 +1,11 @@
 """The cost of a page walk in cycles: measured by `octavo calibrate`, or estimated from a machine's
 description.
 
-A walk reads the entries of the page table that the walk caches do not know: mostly one, from
-whichever cache holds it. So the estimate is the latency of the smallest cache of which the page
-table's last level takes no more than half, with the next faster and the next slower one as its
-bounds. In a virtual machine the host's page table is walked for each of these reads, too, which is
-taken to double the cost, or to triple it at worst.
+A walk reads the page-table entries that miss in the walk caches: mostly one, from the cache that
+holds it. So the estimate is the latency of the smallest cache of which the page table's last level
+takes no more than half; its bounds are the next faster and the next slower cache. In a virtual
+machine each of these reads also walks the host's page table, which is assumed to double the cost,
+or to triple it at worst.
 """
 
 from __future__ import annotations
@@ -30,26 +30,25 @@ FAULT_CYCLES = {
     BASE_PAGE: Spread(1000, 2500, 5500),
     PMD_PAGE: Spread(150_000, 300_000, 600_000),
 }
-"""Cycles of a page fault that gives a zeroed page, by page size, where they were not measured: our
-estimate. A Zen 5 in a virtual machine took 5,200 and 380,000."""
+"""Estimated cycles of a page fault that gives a zeroed page, by page size, where they were not
+measured. A Zen 5 in a virtual machine took 5,200 and 380,000."""
 _CLOCK = Spread(2e9, 3.5e9, 5e9)
-"""Cycles in a second of a core whose clock was not measured."""
+"""Cycles per second of a core whose clock was not measured."""
 _ENTRY_BYTES = 8
 _NESTED = (1.0, 2.0, 3.0)
 """Factors of the low, median and high estimate where page tables are nested."""
 _CACHE_SHARE = 0.5
-"""Of a cache, what may be taken by page tables, or by data, for it to be the one that serves
-them."""
+"""A cache counts as holding page tables, or data, that take at most this share of it."""
 
 _OLD_DAYS = 2
-"""The age from which a calibration's is shown."""
+"""The age in days from which the age of a calibration is shown."""
 _LEAST_WALK_SHARE = 0.25
-"""Of the loads over a working set, those that must walk for the cost of walks to show."""
+"""The least share of measured loads that walk, for the cost of walks to be seen in them."""
 
 
 @dataclass(frozen=True)
 class CacheLevel:
-    """A cache, or memory, as walks and data see it."""
+    """A cache, or memory, that serves walks and data."""
 
     name: str
     bytes: float
@@ -58,29 +57,29 @@ class CacheLevel:
 
 @dataclass(frozen=True)
 class LoadThatWalks:
-    """A load from a page that was not used lately, as measured over a working set in both page
+    """A load from a page that was not used recently, measured over a working set in both page
     sizes.
     """
 
     cycles: float
-    """In 4 KiB pages, with its walk."""
+    """Cycles in 4 KiB pages, with its walk."""
     saved: float
-    """Cycles that it takes less in the larger pages."""
+    """Cycles that the larger pages save."""
 
 
 @dataclass(frozen=True)
 class Loads:
-    """Loads that walk, as measured over a working set."""
+    """Loads that walk, measured over a working set."""
 
     independent: LoadThatWalks
     dependent: LoadThatWalks
-    """Each waits for the one before."""
+    """Each load waits for the one before."""
     rare: LoadThatWalks | None = None
-    """Each waits for the one before, and for other work of `pause_cycles`."""
+    """Each load waits for the one before, and for other work of `pause_cycles`."""
     pause_cycles: float = 0.0
 
     def after(self, cycles: float) -> LoadThatWalks:
-        """Dependent loads with so many cycles of other work before each."""
+        """Dependent loads with this many cycles of other work before each."""
         if self.rare is None:
             return self.dependent
         return _between(self.dependent, self.rare, cycles / self.pause_cycles)
@@ -110,8 +109,8 @@ def _between(one: LoadThatWalks, other: LoadThatWalks, part: float) -> LoadThatW
 
 @dataclass(frozen=True)
 class Between:
-    """Lines of other memory that a program reads between two walks, and that its core's own caches
-    miss.
+    """Lines of other memory that a program reads between two walks and that miss in its core's own
+    caches.
     """
 
     expected: float
@@ -119,14 +118,14 @@ class Between:
 
 
 _DISPLACING_LINES = 64
-"""Between the loads that `octavo calibrate` calls displaced."""
+"""Lines read between two of the loads that `octavo calibrate` calls displaced."""
 UNKNOWN_BETWEEN = Between(0.0, _DISPLACING_LINES)
 
 
 def _displaced_part(lines: float) -> float:
-    """The part of what so many displacing lines cost that `lines` do. Measured on a Zen 5, what
-    2 MiB pages save of a walk grew about with the logarithm: 116 cycles with none, 274 with 8 and
-    363 with 64.
+    """The share of the cost of _DISPLACING_LINES lines that `lines` lines have. On a Zen 5, the
+    cycles of a walk that 2 MiB pages saved grew about with the logarithm of the lines: 116 with
+    none, 274 with 8 and 363 with 64.
     """
     return math.log1p(lines) / math.log1p(_DISPLACING_LINES)
 
@@ -136,39 +135,39 @@ class WalkCosts:
     """Costs on one machine."""
 
     source: Source
-    """Where walks' costs come from."""
+    """The source of the costs of walks."""
     path: str | None
-    """The calibration file, where they come from one."""
+    """The calibration file; None for estimated costs."""
     measured: Mapping[int, Spread]
-    """By page size in bytes; what is not measured is estimated."""
+    """Measured cycles of a walk, by page size in bytes; other sizes are estimated."""
     cycles_per_second: float | None
-    """As measured."""
+    """The measured clock."""
     clock: Spread
-    """Cycles in a second, measured or assumed."""
+    """Cycles per second, measured or assumed."""
     caches: tuple[CacheLevel, ...]
     """Nearest first, memory last."""
     first_for_walks: int
-    """The nearest of them that walks look in."""
+    """The index of the nearest cache that serves walks."""
     overhead_cycles: int
     is_of_host: bool = False
     """Whether they are of the processor that this runs on, so that it can be calibrated."""
     is_nested: bool = False
     """Whether this is a virtual machine."""
     entry_bytes: Mapping[int, int] = field(default_factory=dict)
-    """By page size, what one TLB entry was measured to cover: less than the page where the host of
-    a virtual machine has smaller pages."""
+    """Bytes that one TLB entry was measured to cover, by page size: less than the page where the
+    host of a virtual machine has smaller pages."""
 
     counts_faults: bool = True
     """Whether page faults are a part of the gains, for the sentence that names the costs."""
     calibration: Calibration | None = None
-    """Where walks' costs come from one: it has them by the memory in use, too."""
+    """The calibration that the costs of walks come from; it has them by memory in use, too."""
 
     def covers(self, size: int) -> bool:
-        """Whether one TLB entry covers a page of `size`, as far as that was measured."""
+        """Whether one TLB entry covers a page of `size`; True where that was not measured."""
         return self.entry_bytes.get(size, size) >= size
 
     def walk(self, size: int, touched_bytes: int) -> Spread:
-        """Cycles of a walk to a page of `size` where so much memory is mapped in such pages."""
+        """Cycles of a walk to a page of `size` where `touched_bytes` are mapped in such pages."""
         if size in self.measured:
             found = self.calibration
             nearest = None if found is None else found.walk_at(size, touched_bytes)
@@ -183,12 +182,12 @@ class WalkCosts:
         return Spread(low, median, high)
 
     def faults(self, size: int, count: int, again: int = 0) -> Spread | None:
-        """Cycles of so many page faults that give a page of `size` each: measured, or estimated
-        where neither of the sizes was; None of other sizes. `again` of them get memory that the
-        program gave back before.
+        """Cycles of `count` page faults that each give a page of `size`: measured, or estimated
+        where not both sizes were measured; None for other sizes. `again` of the faults get memory
+        that the program gave back before.
 
-        Where the host takes free memory back, `low` has no page of such memory, and in `high` all
-        but those `again` are of it.
+        Where the host reclaims free memory, `low` assumes that no fault gets reclaimed memory, and
+        `high` that all faults but the `again` ones do.
         """
         each = (self._measured_faults or FAULT_CYCLES).get(size)
         if each is None:
@@ -200,18 +199,18 @@ class WalkCosts:
         return Spread(
             count * each.low,
             kept * each.median + (count - kept) * returned.median,
-            # The spread has faults on returned memory in it.
+            # The measured spread includes faults on returned memory.
             again * each.median + (count - again) * max(each.high, returned.high),
         )
 
     def seconds_of_huge_pages(self, count: int) -> float:
-        """Seconds that it takes to get so many 2 MiB pages, as first touches of them do."""
+        """Seconds of the page faults that give `count` pages of 2 MiB."""
         cycles = self.faults(PMD_PAGE, count)
         return 0.0 if cycles is None else cycles.median / self.clock.median
 
     def returned_fault(self, size: int) -> Spread | None:
-        """Cycles of a page fault that gives a page of memory which the host of this virtual machine
-        had taken back while it was free; None where it was not seen to.
+        """Cycles of a page fault that gives memory which the host of this virtual machine had
+        reclaimed while it was free; None where the calibration saw no reclaim.
         """
         found = self.calibration
         return found.returned_fault_cycles.get(size) if found and self._measured_faults else None
@@ -229,8 +228,8 @@ class WalkCosts:
         return found if found.keys() >= FAULT_CYCLES.keys() else {}
 
     def loads(self, size: int, touched_bytes: int, lines: Between) -> list[Loads] | None:
-        """Loads that walk where so much memory is in use, where they were measured: for a low, an
-        expected and a high estimate.
+        """Loads that walk where `touched_bytes` are in use, for the low, the expected and the high
+        estimate; None where they were not measured.
         """
         found = self.calibration
         if found is None:
@@ -266,8 +265,8 @@ class WalkCosts:
         ]
 
     def data(self, touched_bytes: int) -> Spread:
-        """Cycles of the reference that needed a walk: its page was not used lately, so that its
-        data come from the level that so much memory fits in.
+        """Cycles of the load of data after a walk. The page was not used recently, so the data come
+        from the level of the caches that holds `touched_bytes`.
         """
         at = self._level(touched_bytes, 1)
         near, far = max(at - 1, 0), min(at + 1, len(self.caches) - 1)
@@ -290,22 +289,24 @@ class WalkCosts:
             "measured_at": None if self.calibration is None else self.calibration.host.measured_at,
             "cycles_per_second": self.cycles_per_second,
             "is_nested": self.is_nested,
-            "entry_bytes": {format_bytes(size): of for size, of in self.entry_bytes.items()},
+            "entry_bytes": {
+                format_bytes(size): covered for size, covered in self.entry_bytes.items()
+            },
             "measured": {format_bytes(size): asdict(cost) for size, cost in self.measured.items()},
         }
 
     def label(self) -> str:
-        """Where the costs come from, for a sentence."""
+        """The source of the costs, in words for a sentence."""
         if self.source == "calibration":
-            of = "walk and page fault" if self._measured_faults and self.counts_faults else "walk"
-            return f"{of} cost measured on this machine by octavo calibrate{self._age()}"
+            kind = "walk and page fault" if self._measured_faults and self.counts_faults else "walk"
+            return f"{kind} cost measured on this machine by octavo calibrate{self._age()}"
         where = " for a virtual machine" if self.is_nested else ""
         walks = f"walk cost estimated from the machine's cache latencies{where}"
         return f"{walks}, page fault cost assumed" if self.counts_faults else walks
 
     def _age(self) -> str:
-        """The days since the measurement, where they are many: neighbours of a virtual machine
-        change what walks cost from hour to hour.
+        """The days since the measurement, from _OLD_DAYS on. In a virtual machine the cost of walks
+        changes from hour to hour with its neighbours.
         """
         if self.calibration is None:
             return ""
@@ -326,8 +327,8 @@ def walk_costs(
 ) -> WalkCosts:
     """The costs on a machine; measured ones only where it is this processor's.
 
-    `path` is a calibration's, by default where `octavo calibrate` writes it; `note` is called with
-    a caution about it. Raises OctavoError for one that cannot be read.
+    `path` is that of a calibration, by default where `octavo calibrate` writes it; `note` is called
+    with a caution about it. Raises OctavoError for a calibration that cannot be read.
     """
     config = modelled.config
     caches = config["cache"]
