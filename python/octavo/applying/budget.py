@@ -1,11 +1,11 @@
-"""A bound on processor time: a second to begin with, then a share of the time that passes."""
+"""A limit of processor time: a second at the start, and then a share of the elapsed time."""
 
 import time
 from collections.abc import Callable
 
 _BURST_SECONDS = 1.0
 _ENOUGH_SECONDS = 0.02
-"""Processor time for some pages."""
+"""Processor time that suffices for some pages."""
 
 
 class Budget:
@@ -23,7 +23,7 @@ class Budget:
         self._time, self._used = clock(), processor_clock()
 
     def is_spent(self) -> bool:
-        """Brings the credit up to date; whether nothing is left of it."""
+        """Updates the credit and returns whether it is used up."""
         now, used = self._clock(), self._processor_clock()
         self._credit += (now - self._time) * self._share - (used - self._used)
         self._credit = min(self._credit, _BURST_SECONDS)
@@ -31,6 +31,6 @@ class Budget:
         return self._credit <= 0
 
     def seconds_to_credit(self) -> float:
-        """How long to wait until there is credit for some pages; 0 where there is."""
+        """Seconds until there is credit for some pages; 0 if there is now."""
         self.is_spent()
         return max(0.0, (_ENOUGH_SECONDS - self._credit) / self._share)

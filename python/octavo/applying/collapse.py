@@ -1,4 +1,4 @@
-"""2 MiB pages for the mappings of a process that runs: what there is to do, and doing it."""
+"""Makes 2 MiB pages in the mappings of a running process: plans the work and performs it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _REASONS = {
     errno.ESRCH: ENDED,
 }
 _HOPELESS = frozenset({errno.ENOMEM, errno.EBUSY})
-"""With these, the next range would fail too."""
+"""Errors with which the next range would fail, too."""
 _MOST_AT_ONCE = 16
-"""Ranges that one call collapses: some tens of milliseconds, which cannot be interrupted."""
+"""Limit of ranges in one call, which takes some tens of milliseconds and cannot be interrupted."""
 _NO_PRIVILEGE = (
     "changing the memory of another process needs the capability CAP_SYS_NICE: run octavo as root "
     "(sudo), or start the program by `octavo apply -- PROGRAM`, which needs no privilege."
@@ -53,11 +53,11 @@ class Work:
     left_alone: Counter[str] = field(default_factory=Counter)
     """Ranges in use that are not to be collapsed, by the reason."""
     blocked: Counter[str] = field(default_factory=Counter)
-    """Ranges of `left_alone` that would be collapsed but for the reason."""
+    """Ranges of `left_alone` that are full enough and would be collapsed without the reason."""
     refused: Counter[str] = field(default_factory=Counter)
     """Ranges that the kernel did not collapse, by the reason."""
     huge_after: int | None = None
-    """Bytes in 2 MiB pages at the end; None where there is no such mapping any more."""
+    """Bytes in 2 MiB pages at the end; None where the mapping has gone."""
     resident_after: int | None = None
 
 
@@ -70,8 +70,8 @@ def read_mappings(pid: int) -> list[Mapping]:
 def plan(
     process: RemoteProcess, mappings: Iterable[Mapping], selection: Selection, min_fill: float
 ) -> list[Work]:
-    """The work on the mappings that the selection wants; `min_fill` is the share of a range that
-    must be in use, by this process alone unless its memory is meant to be shared.
+    """The work on the selected mappings; `min_fill` is the share of a range that must be in use,
+    and in use by this process alone unless the mapping is shared memory.
     """
     return [
         _survey(process, mapping, min_fill)
@@ -88,10 +88,10 @@ def _survey(process: RemoteProcess, mapping: Mapping, min_fill: float) -> Work:
         return work
     at = ranges.start
     while at in ranges:
-        found = process.find_used(at, ranges[-1] + PMD_PAGE)
-        if found is None:
+        page = process.find_used(at, ranges[-1] + PMD_PAGE)
+        if page is None:
             break
-        used, is_huge = found
+        used, is_huge = page
         at = used // PMD_PAGE * PMD_PAGE
         if not is_huge:
             _judge(process, work, at, min_fill)
@@ -122,12 +122,13 @@ def _judge(process: RemoteProcess, work: Work, address: int, min_fill: float) ->
 def perform(
     process: RemoteProcess, works: Iterable[Work], go_on: Callable[[int], bool]
 ) -> str | None:
-    """Collapses what is to be done; asks `go_on` again and again whether to, with the number made.
+    """Collapses the planned ranges. After each call, `go_on` gets the number of pages made so far
+    and returns whether to continue.
 
-    Neighbours are collapsed by one call, since each call makes all processors empty their lists of
-    new pages, and one by one only where that fails.
+    Adjacent ranges are collapsed in one call, since each call makes all processors drain their
+    lists of new pages (`lru_add_drain_all`), and one by one only where that fails.
 
-    Returns why it stopped early. Raises CannotRun without the privilege.
+    Returns the reason why it stopped early, or None. Raises CannotRun without the privilege.
     """
     made = 0
     for work in works:
@@ -164,7 +165,7 @@ def perform(
 
 
 def _neighbours(addresses: list[int]) -> int:
-    """How many of the first addresses follow one another, at most _MOST_AT_ONCE."""
+    """The number of adjacent ranges at the beginning, at most _MOST_AT_ONCE."""
     count = 1
     while (
         count < min(len(addresses), _MOST_AT_ONCE)
@@ -175,14 +176,14 @@ def _neighbours(addresses: list[int]) -> int:
 
 
 def measure(pid: int, works: Iterable[Work]) -> None:
-    """Looks up how much of each mapping 2 MiB pages hold after the work."""
+    """Reads how much of each mapping is in 2 MiB pages after the work."""
     try:
         mappings = read_mappings(pid)
     except CannotRun:
         return
     for work in works:
         first, end = work.mapping.start, work.mapping.end
-        # A mapping may have been divided meanwhile, or be part of another.
+        # A mapping may have been split meanwhile, or merged into another.
         now = [mapping for mapping in mappings if first <= mapping.start < end]
         if now:
             work.huge_after = sum(mapping.huge for mapping in now)

@@ -1,4 +1,4 @@
-"""`octavo apply --unit`: a drop-in of systemd that gives a service huge pages."""
+"""`octavo apply --unit`: a systemd drop-in that gives a service huge pages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from octavo.base.text import capitalised
 from octavo.runtimes.launchers import added_to
 
 _OLDEST_WITH_MEMORY_THP = 260
-"""MemoryTHP= is of January 2026: https://github.com/systemd/systemd/pull/39085."""
+"""MemoryTHP= was added in January 2026: https://github.com/systemd/systemd/pull/39085."""
 _CONFINING = ("SystemCallFilter", "NoExecPaths", "ExecPaths", "RootDirectory", "RootImage")
-"""Settings that may kill a program for a system call of the library, or hide the library."""
+"""Settings that may forbid the library's system calls, or hide its file."""
 _INSTALLED = ("/usr/", "/opt/")
-"""Directories that services see."""
+"""Directories that every service can read."""
 _PLACE = Path("/usr/local/lib")
 
 
@@ -38,8 +38,8 @@ def drop_in(
     root: Path = Path("/"),
     version: int | None = None,
 ) -> str:
-    """The text of a drop-in for the service `name`, whose program is `command` where its unit file
-    does not say. `result` is the name of the result that `settings` come from, `version` that of
+    """The text of a drop-in for the service `name`. `command` is its program where no unit file
+    names one, `result` the name of the result that `settings` come from, and `version` that of
     systemd. Raises OctavoError.
     """
     name = unit_name(name)
@@ -60,7 +60,7 @@ def drop_in(
 
 
 def systemd_version() -> int:
-    """The version of systemd here; 0 where there is none."""
+    """The version of systemd on this machine; 0 without systemd."""
     systemctl = shutil.which("systemctl")
     if systemctl is None:
         return 0
@@ -119,7 +119,7 @@ def _by_launch(unit: Unit, words: list[str], launch: Launch) -> tuple[list[str],
     if launch.by == "preload":
         library = find_library()
         if not str(library).startswith(_INSTALLED):
-            notes.append("First, as root, where every service can see it:")
+            notes.append("First copy the library, as root, to where every service can read it:")
             notes.append(f"  install -m 644 {shlex.quote(str(library))} {_PLACE}/")
             library = _PLACE / LIBRARY
         others = present.get("LD_PRELOAD")
@@ -143,7 +143,9 @@ def _environment_line(name: str, value: str) -> str:
 
 
 def _from_outside(settings: PreloadSettings, result: str | None) -> list[str]:
-    """A transient service beside the service, which ends with it."""
+    """The line that starts a transient service, which ends with the service and runs
+    `octavo apply --pid` on it.
+    """
     octavo = Path(sys.argv[0]).resolve()
     words = [
         *("systemd-run", "--collect", "--unit=octavo-apply-%N"),
@@ -161,7 +163,7 @@ def _from_outside(settings: PreloadSettings, result: str | None) -> list[str]:
 def _memory_thp(
     unit: Unit, settings: PreloadSettings, machine: HugePages, version: int
 ) -> list[str]:
-    """MemoryTHP= can only keep huge pages off, and systemd has it since version 260."""
+    """The line with MemoryTHP=, which can only keep huge pages off; systemd has it since 260."""
     if version < _OLDEST_WITH_MEMORY_THP:
         return []
     if settings.selection.is_empty:

@@ -1,4 +1,4 @@
-"""`octavo apply -- PROGRAM`: the program in this process's place, with what gives it huge pages."""
+"""`octavo apply -- PROGRAM`: executes a program with a switch or a library for huge pages."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ By = Literal["runtime", "preload", "nothing"]
 MEANS = ("auto", "runtime", "preload")
 """Values of `--by`."""
 _OWN_SWITCHES = ("malloc", "runtime")
-"""Kinds of actions that a program is started with and that reach the memory it allocates."""
+"""Kinds of actions that start a program with a switch for the memory that it allocates."""
 _TUNABLES = "GLIBC_TUNABLES"
 _LOCALE = "LC_CTYPE"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A program to execute, and what is changed for it."""
+    """A program to execute, with its command line and environment."""
 
     program: Path
     command: tuple[str, ...]
     by: By
     text: str
-    """The means, in a sentence."""
+    """How it gets huge pages, in a sentence without full stop."""
     variables: Mapping[str, str]
-    """Of the environment, those that are set for it."""
+    """The environment variables that are set for it."""
     texts: tuple[str, ...] = ()
-    """Files that are to be read into the page cache in huge pages before it starts."""
+    """Files that are read into the page cache in huge pages before it starts."""
 
     def shell(self) -> str:
-        """The command line that does the same."""
+        """The shell command that starts the program in the same way without octavo."""
         settings = [f"{name}={shell_word(value)}" for name, value in self.variables.items()]
         host = read_huge_pages()
         reading = [action.prefix for path in self.texts if (action := read_ahead(path, host))]
@@ -58,12 +58,12 @@ class Launch:
         return " ".join([*first, *settings, shell_line(self.command)])
 
     def read_texts(self) -> list[FileText]:
-        """Reads these files in huge pages, and looks at the result."""
+        """Reads `texts` into the page cache in huge pages, and returns the result for each."""
         host = read_huge_pages()
         return [read_in_huge_pages(path, host) for path in self.texts]
 
     def document(self, texts: Sequence[FileText]) -> dict[str, Any]:
-        """The document of `--json`; `texts` are those read."""
+        """The document of `--json`; `texts` is the result of `read_texts`."""
         return {
             "schema": SCHEMA,
             "program": str(self.program),
@@ -75,11 +75,11 @@ class Launch:
         }
 
     def execute(self) -> NoReturn:
-        """Becomes the program: its process, descriptors and signals are those of this one.
+        """Executes the program in this process, so that it inherits descriptors and signals.
 
         Raises NotExecutable.
         """
-        # Python ignores these from its start, and a program inherits what is ignored.
+        # Python ignores these signals from its start, and an exec would keep them ignored.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         try:
@@ -102,7 +102,7 @@ def inherited_environment() -> dict[str, str]:
 
 
 def prepare(command: Sequence[str], settings: PreloadSettings, by: str = "auto") -> Launch:
-    """Decides by what means the program gets huge pages, where `by` leaves it open.
+    """Prepares the start of a program; for `auto`, chooses how it gets huge pages.
 
     Raises OctavoError.
     """
@@ -136,8 +136,8 @@ def _memory_by(command: Sequence[str], settings: PreloadSettings, by: str) -> La
 
 
 def _with_smaller_pages(program: Path, command: Sequence[str], origin: str, size: int) -> Launch:
-    """Pages between 4 KiB and 2 MiB: only a fault makes them, where the settings of their size say
-    so, and the program's own switch makes it ask for them.
+    """A launch with pages between 4 KiB and 2 MiB. Only page faults make such pages, where the
+    settings of their size allow it and the program, by its own switch, asks for them.
     """
     from octavo.actions.candidates import candidate_actions
     from octavo.actions.settings import needed_for_all
@@ -178,7 +178,7 @@ def _own_switch(command: Sequence[str]) -> Action | None:
         if action.page_size == PMD_PAGE and action.kind in _OWN_SWITCHES and not action.system_wide:
             return action
         if action.kind == "apply":
-            # The table has what it would rather use first.
+            # The table is in order of preference: the library comes before any later switch.
             return None
     return None
 
@@ -200,8 +200,8 @@ def _by_preload(program: Path, command: Sequence[str], settings: PreloadSettings
         "a preloaded library makes 2 MiB pages of its memory as it comes into use; "
         f"{settings.selection.origin}"
     )
-    means_shared = any(rule.wanted for rule in settings.selection.rules if rule.kind == "shared")
-    if means_shared and read_huge_pages().anonymous_shared_thp == "never":
+    wants_shared = any(rule.wanted for rule in settings.selection.rules if rule.kind == "shared")
+    if wants_shared and read_huge_pages().anonymous_shared_thp == "never":
         text += (
             "; shared memory gets none unless its mapping is aligned to 2 MiB, and Linux aligns no "
             "shared memory while transparent_hugepage/shmem_enabled of this size is never"

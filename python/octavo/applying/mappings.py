@@ -1,6 +1,6 @@
-"""The mappings of a running process by kind, as a result of `octavo run` divides regions.
+"""The mappings of a running process, with the kinds that regions of `octavo run` have.
 
-`preload/mappings.c` applies the same rules to mappings that may be written, and leaves others.
+`preload/mappings.c` applies the same rules to writable mappings, and ignores others.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Kind = Literal["heap", "anonymous", "shared", "stack", "thread-stack", "text", "
 
 _SHARED_NAMES = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV", "[anon_shmem")
 _GUARD_BYTES = 64 * KIB
-"""No guard below a thread's stack is larger."""
+"""Upper bound of the guard below a thread's stack."""
 _THREAD_STACK_BYTES = 16 * MIB
-"""Few thread stacks are larger."""
+"""Upper bound of nearly all thread stacks."""
 
 
 @dataclass
@@ -34,21 +34,21 @@ class Mapping(smaps.Mapping):
 
     @property
     def huge(self) -> int:
-        """Bytes that 2 MiB pages map, hugetlbfs not counted."""
+        """Bytes in 2 MiB pages, without hugetlbfs."""
         return sum(size for kind, size in self.huge_bytes.items() if kind != "hugetlb")
 
     @property
     def is_aligned(self) -> bool:
-        """Whether the huge pages of its file, if it is of one, are whole in the mapping."""
+        """Whether 2 MiB pages of shared memory have aligned addresses; True for other kinds."""
         return self.kind != "shared" or (self.start - self.offset) % PMD_PAGE == 0
 
     def ranges(self) -> range:
-        """The addresses at which a whole aligned 2 MiB range begins."""
+        """The addresses of the whole aligned 2 MiB ranges in the mapping."""
         return range(-(-self.start // PMD_PAGE) * PMD_PAGE, self.end - PMD_PAGE + 1, PMD_PAGE)
 
 
 def parse_mappings(text: bytes) -> list[Mapping]:
-    """The mappings of the text of a smaps file, by address."""
+    """The mappings in the text of a smaps file, by address."""
     found: list[Mapping] = []
     for one in smaps.parse_smaps(text):
         found.append(Mapping(**vars(one), kind=_kind(one, found[-1] if found else None)))

@@ -1,4 +1,4 @@
-"""The preload library: where it is, whom it can reach, and its settings (preload/settings.h)."""
+"""The preload library: its file, its settings (preload/settings.h), and programs it can reach."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARY_VARIABLE = "OCTAVO_PRELOAD"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SEPARATORS = frozenset(" :")
-"""Of LD_PRELOAD, which has no way to quote them: ld.so(8)."""
+"""Separators in LD_PRELOAD, which cannot be quoted: ld.so(8)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PreloadSettings:
     log: str | None = None
 
     def environment(self, library: Path, present: Mapping[str, str]) -> dict[str, str]:
-        """The variables to set; `present` is the environment, whose LD_PRELOAD stays in force."""
+        """The variables to set; the libraries in the LD_PRELOAD of `present` are kept."""
         others = present.get("LD_PRELOAD")
         return {
             "LD_PRELOAD": f"{library}:{others}" if others else str(library),
@@ -43,7 +43,7 @@ class PreloadSettings:
 
 
 def find_library() -> Path:
-    """The preload library: the one that OCTAVO_PRELOAD names, of the package, or of a checkout.
+    """The preload library: the file that OCTAVO_PRELOAD names, or that of the package or checkout.
 
     Raises CannotRun.
     """
@@ -57,14 +57,14 @@ def find_library() -> Path:
     found = found.resolve()
     if _SEPARATORS & set(str(found)):
         raise CannotRun(
-            f"LD_PRELOAD cannot name `{found}`, which has a blank or a colon in its path: copy it "
+            f"LD_PRELOAD cannot name `{found}`, which has a space or a colon in its path: copy it "
             f"elsewhere and set {LIBRARY_VARIABLE} to the copy."
         )
     return found
 
 
 def elf_of(program: Path) -> Path:
-    """The ELF file that the kernel executes for a program: that of the interpreter of a script."""
+    """The ELF file that the kernel executes for a program; for a script, its interpreter."""
     for _ in range(5):
         with program.open("rb") as file:
             line = file.readline(256)

@@ -48,22 +48,22 @@ def _load_syscall() -> Callable[..., int]:
 
 @contextmanager
 def looking_at(pid: int) -> Iterator[None]:
-    """Says why a process cannot be looked at, if it cannot. Raises CannotRun."""
+    """Turns errors of reading the files of a process into CannotRun with the reason."""
     try:
         yield
     except (ProcessLookupError, FileNotFoundError):
         raise CannotRun(f"there is no process {pid}.") from None
     except PermissionError:
         raise CannotRun(
-            f"the memory of process {pid} may not be looked at: be its user, or root "
-            "(CAP_SYS_PTRACE)."
+            f"the memory of process {pid} may not be read: run octavo as the user of the process, "
+            "or as root (CAP_SYS_PTRACE)."
         ) from None
 
 
 class RemoteProcess:
-    """A process whose memory is to be changed; it is held by a descriptor, not by its number.
+    """A process whose memory is to be changed. A pidfd identifies it, as its number may be reused.
 
-    Raises CannotRun where there is no such process, or where its memory may not be looked at.
+    Raises CannotRun where there is no such process, or where its memory may not be read.
     """
 
     def __init__(self, pid: int) -> None:
@@ -94,27 +94,27 @@ class RemoteProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended; a zombie has."""
+        """Whether the process has ended; True for a zombie."""
         return self.wait(0)
 
     def wait(self, seconds: float) -> bool:
-        """Waits until the process has ended or the time is up; whether it has ended."""
+        """Waits until the process has ended or the time is up; returns whether it has ended."""
         poller = select.poll()
         poller.register(self._pidfd, select.POLLIN)
         return bool(poller.poll(1000 * seconds))
 
     def find_used(self, start: int, end: int) -> tuple[int, bool] | None:
-        """The address of the first page in use, and whether a 2 MiB page maps it.
+        """The address of the first page in use, and whether a 2 MiB page maps it; None if none is.
 
-        A kernel before 6.7 cannot search: then it is `start`, mapped by a small page.
+        A kernel before 6.7 cannot search: then the result is `start` and False.
         """
         if not self._can_search:
             return start, False
         page = ctypes.create_string_buffer(_SCANNED.size)
         address = ctypes.addressof(page)
-        asked = (0, start, end, 0, address, 1, 1, 0, _SCAN_PRESENT, 0, _SCAN_PRESENT | _SCAN_HUGE)
+        fields = (0, start, end, 0, address, 1, 1, 0, _SCAN_PRESENT, 0, _SCAN_PRESENT | _SCAN_HUGE)
         try:
-            request = bytearray(_SCAN.pack(_SCAN.size, *asked))
+            request = bytearray(_SCAN.pack(_SCAN.size, *fields))
             count = fcntl.ioctl(self._pagemap, _SCAN_REQUEST, request, True)
         except OSError as error:
             if error.errno != errno.ENOTTY:
@@ -127,8 +127,8 @@ class RemoteProcess:
         return found, bool(categories & _SCAN_HUGE)
 
     def pages_in_use(self, address: int) -> tuple[int, int]:
-        """Of the 4 KiB pages of a 2 MiB range: those in memory, and those of them that no other
-        process shares.
+        """The numbers of 4 KiB pages of a 2 MiB range that are in memory, and that are in memory
+        and shared with no other process.
         """
         offset = address // BASE_PAGE * _ENTRY_BYTES
         entries = os.pread(self._pagemap, _RANGE_PAGES * _ENTRY_BYTES, offset)
@@ -139,8 +139,8 @@ class RemoteProcess:
         )
 
     def collapse(self, address: int, count: int = 1) -> int:
-        """Makes 2 MiB pages of `count` ranges from `address` on. Returns 0 where all of them are
-        huge then, else an error number.
+        """Makes 2 MiB pages of `count` ranges from `address` on. Returns 0 if all ranges are huge
+        pages afterwards, else an errno.
         """
         vector = _Vector(address, count * PMD_PAGE)
         done = self._syscall(

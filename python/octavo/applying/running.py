@@ -1,4 +1,4 @@
-"""`octavo apply --pid`: once, and again for memory that is new."""
+"""`octavo apply --pid`: collapses the memory in use, and with `--watch` also new memory later."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from octavo.base.processes import (
 )
 
 _ENOUGH_FAULTS = 256
-"""Page faults that fill half a 2 MiB range; with fewer there is nothing new to collapse."""
+"""Page faults that fill half a 2 MiB range; fewer bring nothing new to collapse."""
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 10.0
-"""Between two looks of a watch."""
+"""Limits of the time between two passes of a watch."""
 
 GoOn = Callable[[int], bool]
-"""Asked after each range, with the number of pages made so far: whether to go on."""
+"""Called after each range with the number of pages made so far; returns whether to continue."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ProcessReport:
     works: list[Work] = field(default_factory=list)
     seconds: float = 0.0
     stopped: str | None = None
-    """Why not all that was planned was tried."""
+    """The reason why some planned ranges were not tried; None where all were."""
 
     @property
     def made(self) -> int:
@@ -101,7 +101,7 @@ def _region_record(work: Work) -> dict[str, Any]:
 
 
 def apply_once(pid: int, order: Order, go_on: GoOn) -> ProcessReport:
-    """Collapses what is in use of the mappings that are meant. Raises CannotRun."""
+    """Collapses the memory in use of the selected mappings. Raises CannotRun."""
     started = time.monotonic()
     report = ProcessReport(pid, name_of(pid))
     with RemoteProcess(pid) as process:
@@ -127,9 +127,9 @@ def apply_once(pid: int, order: Order, go_on: GoOn) -> ProcessReport:
 
 
 def apply_to_all(pids: Iterable[int], order: Order, go_on: GoOn) -> list[ProcessReport]:
-    """The same for several processes: of all but the first, those that have ended are left out.
+    """Calls `apply_once` for several processes; later ones that have ended are left out.
 
-    Raises CannotRun for the first process.
+    Raises CannotRun, also where the first process has ended.
     """
     reports: list[ProcessReport] = []
     for pid in pids:
@@ -144,7 +144,7 @@ def apply_to_all(pids: Iterable[int], order: Order, go_on: GoOn) -> list[Process
 
 
 def check_can_have_huge_pages(pid: int) -> None:
-    """Refuses a process that may have none. Raises CannotRun."""
+    """Raises CannotRun for a process that may have no huge pages."""
     if has_huge_pages_disabled(pid):
         raise CannotRun(
             f"process {pid} has switched huge pages off for itself (prctl PR_SET_THP_DISABLE), and "
@@ -153,14 +153,14 @@ def check_can_have_huge_pages(pid: int) -> None:
 
 
 def family(pid: int, *, children: bool) -> list[int]:
-    """The process, and its descendants where they are meant too."""
+    """The process, and with `children` its descendants."""
     return [pid, *descendants(pid)] if children else [pid]
 
 
 class Watch:
-    """Makes pages of memory that is new, within a share of one processor, until the process ends.
+    """Makes pages of memory touched since the watch was made, until the process ends.
 
-    New is what has been touched since the watch was made.
+    `budget` is the share of one processor that it may use.
     """
 
     def __init__(self, pid: int, order: Order, *, children: bool, budget: float) -> None:
@@ -191,7 +191,7 @@ class Watch:
 
     def _look(self) -> list[ProcessReport]:
         now = self._faults_now()
-        # A process seen for the first time has all its memory new.
+        # All memory of a process seen for the first time is new.
         known = {pid: self._faults.get(pid, 0) for pid in now}
         reports = []
         for pid, faults in now.items():
@@ -211,14 +211,14 @@ class Watch:
 
 
 def memory_in_huge_pages(reports: Iterable[ProcessReport]) -> int:
-    """Bytes that the reports have in 2 MiB pages at their end, hugetlbfs not counted."""
+    """Bytes in 2 MiB pages at the end, without hugetlbfs, over all reports."""
     works = (work for report in reports for work in report.works)
     return sum(work.mapping.huge if work.huge_after is None else work.huge_after for work in works)
 
 
 def obstacle(reports: Sequence[ProcessReport]) -> str | None:
-    """The most frequent reason why no page was made of memory in use; None where some were, or none
-    was needed: no range is in use enough, or huge pages hold the others already.
+    """The most frequent reason why no page was made; None where some were made, or where no range
+    needed one: all were too empty, or in huge pages already.
     """
     if any(report.made for report in reports):
         return None

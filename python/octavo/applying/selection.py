@@ -1,8 +1,8 @@
-"""Which mappings are to have 2 MiB pages: all large ones, or those that a result advises them for.
+"""Which mappings are to have 2 MiB pages: all large ones, or those for which a result advises them.
 
-A mapping lies elsewhere in each run, and is often larger in production than under the tracer. So a
-region of the result stands for the live mappings of its kind, anonymous ones for those whose size
-is nearer to its own (as a ratio) than to that of any other region.
+A mapping has another address in each run, and is often larger in production than under the tracer.
+So a region of the result stands for the live mappings of its kind. An anonymous region stands for
+the mappings whose size is nearer to its own, as a ratio, than to that of any other region.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE
 
 _KINDS: tuple[Kind, ...] = ("heap", "anonymous", "shared")
-"""The kinds of memory whose pages a collapse can make large on every kernel that knows it."""
+"""The kinds of memory that MADV_COLLAPSE works on, on every kernel that has it."""
 _MOST_RULES = 64
-"""The preload library reads no more (preload/settings.h)."""
+"""Limit of rules in the preload library (preload/settings.h)."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Rule:
     least: int = 0
     """The smallest size of such a mapping in bytes."""
     most: int | None = None
-    """The largest; None where there is no limit."""
+    """The largest size of such a mapping in bytes; None for no limit."""
 
     def fits(self, kind: Kind, size: int) -> bool:
-        """Whether a mapping of this kind and size in bytes is one of them."""
+        """Whether the rule is for mappings of this kind and size in bytes."""
         return self.kind == kind and self.least <= size and (self.most is None or size <= self.most)
 
     def text(self) -> str:
-        """As the preload library reads it: `heap`, `!anonymous=0-4194303`."""
+        """The rule in the notation of the preload library: `heap`, `!anonymous=0-4194303`."""
         size = f"={self.least}-{'' if self.most is None else self.most}"
         is_for_all = self.least == 0 and self.most is None
         return f"{'' if self.wanted else '!'}{self.kind}{'' if is_for_all else size}"
@@ -49,17 +49,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rules, of which the first that fits a mapping decides, and where they come from."""
+    """Rules, of which the first that fits a mapping decides, and the origin of the rules."""
 
     rules: tuple[Rule, ...]
     origin: str
-    """A sentence without a full stop."""
+    """The origin as a sentence without a full stop."""
     texts: tuple[str, ...] = ()
     """Files whose text is to have 2 MiB pages."""
     smaller: int | None = None
     """The page size in bytes between 4 KiB and 2 MiB that the program's data is to have."""
     programs: tuple[Path, ...] = ()
-    """The executables that the result is of."""
+    """The executables of the run that the result describes."""
 
     def wants(self, kind: Kind, size: int) -> bool:
         """Whether a mapping of this kind and size in bytes is to have 2 MiB pages."""
@@ -67,7 +67,7 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no mapping is to have them."""
+        """Whether no mapping is to have 2 MiB pages."""
         return not any(rule.wanted for rule in self.rules)
 
     @property
@@ -77,24 +77,24 @@ class Selection:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all anonymous memory, that of the heap included, is to have them."""
+        """Whether all anonymous memory, the heap included, is to have 2 MiB pages."""
         own = [rule for rule in self.rules if rule.kind in ("heap", "anonymous")]
         return bool(own) and all(rule.wanted for rule in own)
 
     def text(self) -> str:
-        """The rules as the preload library reads them."""
+        """The rules in the notation of the preload library."""
         return ",".join(rule.text() for rule in self.rules[:_MOST_RULES])
 
 
 ALL_LARGE = Selection(
     (Rule("heap"), Rule("anonymous")),
-    "no result is given (--from), so all anonymous memory in whole 2 MiB ranges is meant",
+    "no result is given (--from), so all anonymous memory in whole 2 MiB ranges is selected",
 )
 
 
 def read_selection(name: str | None) -> Selection:
-    """The selection that a result advises: a directory of `octavo run --out`, or the file of its
-    `--json`. Without a name all large anonymous mappings. Raises CannotRun.
+    """The selection by a result, a directory of `octavo run --out` or a file of its `--json`;
+    without a name, all large anonymous mappings. Raises CannotRun.
     """
     if name is None:
         return ALL_LARGE
@@ -103,17 +103,18 @@ def read_selection(name: str | None) -> Selection:
 
 
 def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:
-    """The selection that the advice of a result means; `name` is of the result."""
+    """The selection by the advice of a result; `name` is that of the result."""
     data = [item for item in advice if item.get("stream") == "data"]
     program = next((item for item in data if item["scope"] == "program"), None)
     otherwise = program is not None and _wants_huge(program)
     rules: list[Rule] = []
     for kind in _KINDS:
         regions = [item for item in data if item.get("region_kind") == kind]
-        # A result has no advice about small regions; shared memory is meant only where it has.
+        # A result has no advice about small regions, so these follow the program's data; shared
+        # memory needs advice of its own.
         wanted_otherwise = otherwise and kind != "shared"
         sized = [
-            (int(item.get("bytes") or 0), _is_meant(item, wanted_otherwise)) for item in regions
+            (int(item.get("bytes") or 0), _is_wanted(item, wanted_otherwise)) for item in regions
         ]
         rules += _rules_by_size(kind, sized, otherwise=wanted_otherwise)
     size = 0 if program is None else _size(program)
@@ -122,8 +123,8 @@ def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:
 
 
 def _texts(advice: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The files of large text regions that are to have huge pages, or all of them if the program's
-    code is.
+    """The files of the text regions that are to have huge pages: of all text regions if huge pages
+    are advised for the program's code.
     """
     code = [item for item in advice if item.get("stream") == "fetch"]
     whole = any(item["scope"] == "program" and _wants_huge(item) for item in code)
@@ -133,7 +134,7 @@ def _texts(advice: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _wants_huge(item: Mapping[str, Any]) -> bool:
-    """Whether the size to use is one that a collapse gives, by the advice for this processor."""
+    """Whether the advised size that this processor has is at least 2 MiB."""
     return _size(item) >= PMD_PAGE
 
 
@@ -141,10 +142,11 @@ def _size(item: Mapping[str, Any]) -> int:
     return int(item.get("usable_page_size") or item.get("page_size") or 0)
 
 
-def _is_meant(region: Mapping[str, Any], is_program: bool) -> bool:
-    """Whether a region is to have huge pages, where all data of the program are or are not.
+def _is_wanted(region: Mapping[str, Any], is_program: bool) -> bool:
+    """Whether a region is to have huge pages; `is_program` says whether the program's data are.
 
-    Many regions may gain together what none gains alone; those that would grow too much stay.
+    Regions may gain enough together where none gains enough alone. A region that would grow too
+    much is left out.
     """
     return _wants_huge(region) or (is_program and region.get("reason") != "memory")
 
@@ -152,9 +154,9 @@ def _is_meant(region: Mapping[str, Any], is_program: bool) -> bool:
 def _rules_by_size(
     kind: Kind, regions: Iterable[tuple[int, bool]], *, otherwise: bool
 ) -> list[Rule]:
-    """Rules that leave no size out; neighbours that agree are one rule.
+    """Rules that cover every size; adjacent sizes with the same answer are one rule.
 
-    `regions` are sizes in bytes, and whether they are meant.
+    `regions` are sizes in bytes, and whether a region of that size is to have huge pages.
     """
     sized = sorted(regions)
     if not sized:

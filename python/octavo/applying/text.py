@@ -1,6 +1,6 @@
-"""A program's text in huge pages: the page cache filled in pieces of 2 MiB before it starts.
+"""A program's text in huge pages: fills the page cache in pieces of 2 MiB before it starts.
 
-How and where that works is described in `octavo.actions.file_text`.
+`octavo.actions.file_text` describes the mechanism and its conditions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class FileText:
 
     path: str
     huge_bytes: int = 0
-    """Bytes of the file in the page cache that are mapped in huge pages."""
+    """Bytes of the file that the page cache holds in huge pages."""
     mapped_bytes: int = 0
     """Bytes of the file."""
     reason: str = ""
-    """Why nothing was obtained; empty where something was."""
+    """Why no huge page was obtained; empty where some were."""
 
     def text(self) -> str:
         """A sentence without a full stop."""
@@ -40,7 +40,9 @@ class FileText:
 
 
 def read_in_huge_pages(path: str, host: HugePages) -> FileText:
-    """Reads a file again into the page cache through a huge mapping, and looks at the result."""
+    """Reads a file into the page cache again, through a mapping with MADV_HUGEPAGE, and measures
+    the huge pages that it got.
+    """
     reason = why_not(path, host)
     if reason is not None:
         return FileText(path, reason=reason)
@@ -56,13 +58,13 @@ def read_in_huge_pages(path: str, host: HugePages) -> FileText:
     except OSError as error:
         return FileText(path, reason=f"it cannot be read again ({error.strerror})")
     if huge == 0:
-        reason = "it is in the page cache in small pages already, as while a program has it mapped"
+        reason = "the page cache has it in small pages, as while a program has it mapped"
         return FileText(path, 0, size, reason)
     return FileText(path, huge, size)
 
 
 def _huge_bytes(inode: int) -> int:
-    """Of the mapping of this process that shares a file."""
+    """Bytes in huge pages in this process's shared mapping of a file."""
     return sum(
         mapping.huge_bytes.get("file", 0)
         for mapping in mappings_of(os.getpid()) or ()

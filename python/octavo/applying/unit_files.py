@@ -1,6 +1,6 @@
-"""The unit file of a service of systemd, with its drop-ins, as far as `octavo apply` needs it.
+"""Reads the unit file of a systemd service with its drop-ins, as far as `octavo apply` needs it.
 
-Syntax: systemd.syntax(7), systemd.service(5). Specifiers such as %i are left as they are.
+Syntax: systemd.syntax(7), systemd.service(5). Specifiers such as %i are not expanded.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ DIRECTORIES = (
     "usr/lib/systemd/system",
     "lib/systemd/system",
 )
-"""Where unit files are, the first to be preferred: systemd.unit(5)."""
+"""Directories of unit files, in order of precedence: systemd.unit(5)."""
 _SUFFIX = ".service"
 _PREFIXES = "@-:+!|"
-"""Of a command: systemd.service(5), "Special executable prefixes"."""
+"""Characters before a command: systemd.service(5), "Special executable prefixes"."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A service: its name with suffix, and what its files say under [Service]."""
+    """A service: its name with suffix, and the settings under [Service] in its files."""
 
     name: str
     settings: dict[str, list[str]]
-    """The values of each key; those before an empty one are gone."""
+    """The values of each key; an empty value has removed the ones before it."""
 
     def has(self, *keys: str) -> bool:
-        """Whether one of these settings is made."""
+        """Whether one of these keys is set."""
         return any(self.settings.get(key) for key in keys)
 
     def command(self) -> list[str]:
@@ -47,7 +47,7 @@ class Unit:
             return []
         first, *words = shlex.split(started[0])
         program = first.lstrip(_PREFIXES)
-        # After an @, the second word is the name that the program gets.
+        # With the prefix @, the second word is argv[0] of the program.
         return [program, *(words[1:] if "@" in first[: -len(program)] else words)]
 
     def command_with(self, arguments: tuple[str, ...]) -> str:
@@ -76,7 +76,7 @@ def unit_name(text: str) -> str:
 
 
 def read_unit(name: str, root: Path = Path("/")) -> Unit | None:
-    """The unit of a name of `unit_name`; None where it has no file. Raises CannotRun."""
+    """The unit with a name that `unit_name` returned; None without a file. Raises CannotRun."""
     directories = [root / directory for directory in DIRECTORIES]
     template = re.sub(r"@.*(?=\.service$)", "@", name)
     files = [place / one for one in (name, template) for place in directories]
@@ -104,7 +104,7 @@ def read_unit(name: str, root: Path = Path("/")) -> Unit | None:
 def similar_unit(name: str, root: Path = Path("/")) -> str | None:
     """The service whose name is spelt most like this one."""
     places = (root / directory for directory in DIRECTORIES)
-    # Their suffix makes all names alike.
+    # Compared without the common suffix, which would make all names similar.
     names = {file.stem for place in places for file in place.glob(f"*{_SUFFIX}")}
     found = nearest(name.removesuffix(_SUFFIX), names)
     return None if found is None else f"{found}{_SUFFIX}"

@@ -24,7 +24,7 @@ def headline(report: ProcessReport, *, dry_run: bool) -> str:
     resident = sum(work.mapping.resident_bytes for work in report.works)
     huge = sum(work.mapping.huge for work in report.works)
     if not report.works:
-        return f"{subject}: no mapping that is meant has a whole 2 MiB range in use."
+        return f"{subject}: no selected mapping has a whole 2 MiB range in use."
     before = f"{format_bytes(huge)} of {format_bytes(resident)}"
     if dry_run:
         return (
@@ -47,7 +47,7 @@ def family_headline(reports: Sequence[ProcessReport], *, dry_run: bool) -> str:
 
 
 def ranges_left_alone(reports: Sequence[ProcessReport]) -> list[str]:
-    """The ranges that were left alone, with the reasons."""
+    """Sentences about the ranges that were left alone, by reason."""
     counts = sum((report.left_alone for report in reports), Counter[str]())
     return [
         f"Left as {'it is' if count == 1 else 'they are'}: {_ranges(count)}; {reason}."
@@ -56,21 +56,21 @@ def ranges_left_alone(reports: Sequence[ProcessReport]) -> list[str]:
 
 
 def remarks(report: ProcessReport, *, dry_run: bool) -> list[str]:
-    """The cost, and the ranges that were left alone, with the reasons."""
-    found = []
+    """Sentences about the growth of memory, an early stop, and the ranges left alone."""
+    sentences = []
     growth = sum(work.growth for work in report.works)
     if growth:
         verb = "would grow" if dry_run else "grows"
-        found.append(
+        sentences.append(
             f"Memory {verb} by at most {format_bytes(growth)}: the pages of the ranges not in use."
         )
     if report.stopped is not None and report.stopped != ENDED:
-        found.append(f"Stopped: {report.stopped}.")
-    return found + ranges_left_alone([report])
+        sentences.append(f"Stopped: {report.stopped}.")
+    return sentences + ranges_left_alone([report])
 
 
 def regions_grid(report: ProcessReport, *, dry_run: bool) -> Grid:
-    """The regions with most in memory, one a row, and the others together."""
+    """The regions with most resident memory, one a row, and all others in a last row."""
     works = sorted(report.works, key=lambda work: -work.mapping.resident_bytes)
     rows = [_row(_name(work), [work]) for work in works[:_SHOWN_REGIONS]]
     rest = works[_SHOWN_REGIONS:]
