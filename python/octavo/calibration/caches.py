@@ -1,4 +1,4 @@
-"""The data caches of this processor, and the working sets whose latency is theirs."""
+"""The data caches of this processor, and for each a working set that measures its latency."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def data_caches(root: Path = Path("/")) -> list[DataCache]:
 
 
 def cache_levels(found: Calibration, root: Path = Path("/")) -> list[tuple[str, int]]:
-    """Each data cache with a working set of at most half its size and four times that of the
-    cache before; and memory with the largest of all, where that is four times the last cache.
+    """Each data cache with the largest measured working set above the cache before, and at most
+    half its own size and four times the cache before. Memory has the largest working set of all, if
+    that is at least four times the last cache.
     """
     sizes = sorted(found.latency_cycles)
     levels: list[tuple[str, int]] = []

@@ -18,23 +18,24 @@ _FILLED = {
     "loads": ("load_queue", 2),
     "stores": ("store_queue", 0),
 }
-"""The structure that each filler fills, and how many entries of it the two loads that miss take."""
+"""The structure that each filler fills, and its entries that the two loads that miss take."""
 _STEP = 1.5
-"""A pair of loads takes twice as long once they do not overlap: a step is half of that."""
+"""Factor of time that counts as a step: two loads that no longer overlap take twice as long."""
 _FEWEST_BELOW, _FEWEST_ABOVE = 4, 3
-"""Numbers of instructions on either side of a step: a disturbed one alone makes none."""
+"""Fewest samples on either side of a step, so that a single disturbed one makes no step."""
 
 
 def windows_of(samples: Sequence[WindowSamples]) -> dict[str, Spread]:
-    """Entries of what the fillers fill; nothing for a filler that shows no step.
+    """Entries of the structures that the fillers fill, without those that show no step.
 
-    Low: so many surely find room; high: so many surely are all; median: their middle.
+    Low: the most entries that were seen to fit; high: one less than the fewest that were seen not
+    to fit; median: the middle between both.
     """
     found = {}
     for filler, (name, own) in _FILLED.items():
-        of_filler = [one for one in samples if one["filler"] == filler and one["ticks"]]
-        counts = [one["instructions"] for one in of_filler]
-        step = _step([undisturbed(one["ticks"]) for one in of_filler])
+        series = [one for one in samples if one["filler"] == filler and one["ticks"]]
+        counts = [one["instructions"] for one in series]
+        step = _step([undisturbed(one["ticks"]) for one in series])
         if step is not None:
             low, high = counts[step - 1] + own, counts[step] + own - 1
             found[name] = Spread(low, (low + high) / 2, high)
@@ -42,7 +43,7 @@ def windows_of(samples: Sequence[WindowSamples]) -> dict[str, Spread]:
 
 
 def _step(times: Sequence[float]) -> int | None:
-    """The first place from which on times are over the step; None where there is none."""
+    """The index of the first time after the step; None without a step."""
     for place in range(_FEWEST_BELOW, len(times) - _FEWEST_ABOVE + 1):
         most = _STEP * median(times[:place])
         if all(time > most for time in times[place : place + _FEWEST_ABOVE]):
@@ -53,15 +54,15 @@ def _step(times: Sequence[float]) -> int | None:
 def walkers_of(
     samples: Sequence[WalkerSamples], walk_ticks: Mapping[int, float]
 ) -> dict[str, Spread]:
-    """Page walks at once, where more chases make a load no faster: the ticks of a walk over those
-    between loads (Little's law). `walk_ticks` has what a walk takes, by pages, for those numbers of
-    pages that walk at every load.
+    """The number of page walks at once, by Little's law: the ticks of a walk over the ticks between
+    loads, at the number of chases beyond which loads become no faster. `walk_ticks` are the ticks
+    of a walk, by the number of pages, for numbers of pages at which every load walks.
 
     Low and high: the 10% and 90% quantiles over the numbers of pages.
     """
     at_once = []
     for one in samples:
-        times = [undisturbed(of["ticks"]) for of in one["by_chases"] if of["ticks"]]
+        times = [undisturbed(chases["ticks"]) for chases in one["by_chases"] if chases["ticks"]]
         if times and walk_ticks.get(one["pages"], 0) > 0:
             at_once.append(walk_ticks[one["pages"]] / min(times))
     return {"walkers": spread_of(at_once)} if at_once else {}

@@ -1,8 +1,8 @@
-"""The calibration file: what `octavo calibrate` has measured of this machine's processor.
+"""The calibration file: the figures of this machine's processor from `octavo calibrate`.
 
 `load_calibration` reads it, `CalibrationFile` writes it; docs/calibrate.md describes every key. A
 file that was measured on another processor is ignored with a note, since its figures would be wrong
-here; a file that is damaged is an error, since the user believes that it is used.
+here. A damaged file is an error, since the user expects it to be used.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ FORMAT = 1
 """The version of the file's format; a reader refuses every other one."""
 
 PAGE_SIZES = {"4KiB": 4 << 10, "2MiB": 2 << 20, "1GiB": 1 << 30}
-"""The page sizes of x86-64, by the names that the file's tables use as keys, in bytes."""
+"""The page sizes of x86-64 in bytes, by their names as keys in the file."""
 STREAMS = ("read", "write")
 CORE_FIGURES = ("reorder_buffer", "rename_registers", "load_queue", "store_queue", "walkers")
-"""Names of what a core holds at once: instructions, registers beyond those of the architecture,
-loads, stores, page walks.
-"""
+"""Names of the structures of a core that limit instructions, renamed registers, loads, stores and
+page walks in flight."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Reach:
-    """Entries of the TLBs that hold pages of one size; None where none was found."""
+    """Entries of the TLBs for pages of one size; None for a level that was not found."""
 
     first: Spread | None
-    """Of the first level; low: so many pages all hit, high: of so many, used in turn, all miss."""
+    """Entries of the first level. Low: the most pages that all hit when used in turn; high: the
+    fewest that all miss."""
     second: Spread | None
-    """Of the second level, in the same way."""
+    """Entries of the second level, with bounds as for the first."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class MeasuredHost:
 
 
 class _WrongValue(Exception):
-    """A key of a file whose value is wrong, and what is wrong about it."""
+    """A key of a file with a wrong value; its arguments are the key and the error in words."""
 
 
 def _read_number(value: Any, key: str) -> float:
@@ -102,11 +102,11 @@ def _read_rate(value: Any, key: str) -> float:
 def _read_spread(value: Any, key: str) -> Spread:
     if not isinstance(value, dict):
         raise _WrongValue(key, "is not a table of low, median and high")
-    parts = (of.name for of in fields(Spread))
-    one = Spread(*(_read_number(value.get(part), f"{key}.{part}") for part in parts))
-    if not one.low <= one.median <= one.high:
+    parts = (part.name for part in fields(Spread))
+    spread = Spread(*(_read_number(value.get(part), f"{key}.{part}") for part in parts))
+    if not spread.low <= spread.median <= spread.high:
         raise _WrongValue(key, "is not in the order low <= median <= high")
-    return one
+    return spread
 
 
 def _read_reach(value: Any, key: str) -> Reach:
@@ -114,7 +114,7 @@ def _read_reach(value: Any, key: str) -> Reach:
         raise _WrongValue(key, "is not a table of first and second")
     levels = ("first", "second")
     return Reach(
-        *(_read_spread(value[of], f"{key}.{of}") if of in value else None for of in levels)
+        *(_read_spread(value[name], f"{key}.{name}") if name in value else None for name in levels)
     )
 
 
@@ -132,7 +132,7 @@ class _Keys:
     """The keys of a table in the file."""
 
     read: Callable[[str], Any]
-    """From its text; raises UsageError."""
+    """Parses the text of a key; raises UsageError."""
     write: Callable[[Any], str] = str
 
 
@@ -152,7 +152,7 @@ def _count(text: str) -> int:
 
 
 def _size(size: int) -> str:
-    """A size that is read back exactly: `96MiB`, `1536KiB`."""
+    """A size in a notation that is read back exactly: `96MiB`, `1536KiB`."""
     for unit in (MIB, KIB):
         if size % unit == 0:
             return f"{size // unit}{'MiB' if unit == MIB else 'KiB'}"
@@ -165,19 +165,19 @@ _SIZES = _Keys(byte_size, _size)
 _CHASES = _Keys(_count)
 
 
-def _table(about: str, *keys: _Keys, of: Callable[[Any, str], Any] = _read_spread) -> Any:
-    """A field that is a table of the file, or several where it has two keys: `about` stands behind
-    its heading, and `of` reads a value.
+def _table(about: str, *keys: _Keys, read: Callable[[Any, str], Any] = _read_spread) -> Any:
+    """A field that is a table in the file, or nested tables where it has two keys. `about` is the
+    comment behind its heading, and `read` parses a value.
     """
-    return field(default_factory=dict, metadata={"about": about, "keys": keys, "of": of})
+    return field(default_factory=dict, metadata={"about": about, "keys": keys, "read": read})
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Figures of one processor; all cycles are core cycles.
 
-    Tables by page size have the sizes in bytes as keys, and no entry for a size that was not
-    measured. Keys ascend. The file has the tables in this order.
+    Tables by page size have sizes in bytes as keys, in ascending order, and no entry for a size
+    that was not measured. The file has the tables in this order.
     """
 
     host: MeasuredHost
@@ -188,64 +188,65 @@ class Calibration:
     walk_cycles: Mapping[int, Spread] = _table(
         "added to a load; low: walks overlap, high: each load waits", _PAGES
     )
-    """Cycles that a walk adds to a load, by page size. Low: independent loads, walks overlap;
+    """Cycles that a walk adds to a load, by page size. Low: independent loads, whose walks overlap;
     median and high: each load waits for the one before."""
     pause_cycles: float | None = None
     """Cycles of the pause of `paced_load_cycles`; None where no such loads were measured."""
     walk_cycles_by_footprint: Mapping[int, Mapping[int, Spread]] = _table(
         "by the bytes used in turn", _PAGES, _SIZES
     )
-    """The cycles of a walk by page size and by the bytes that are used in turn: the more there are,
-    the farther from the core the page tables lie."""
+    """Cycles of a walk by page size and by the bytes that are used in turn: the more bytes, the
+    farther from the core are the page tables."""
     load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
         "over all lines of a working set, with walks", _PAGES, _SIZES
     )
-    """Cycles of a load over all lines of a working set, by page size and by bytes: with its share
-    of walks, while data and page tables compete for the caches. Low: independent loads; median and
-    high: each load waits for the one before."""
+    """Cycles of a load over all lines of a working set, by page size and by bytes. It includes the
+    walks of its misses, while data and page tables compete for the caches. Low: independent loads;
+    median and high: each load waits for the one before."""
     paced_load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
         "the same, with a pause behind each load", _PAGES, _SIZES
     )
-    """The same of loads that wait for the one before, and for a pause of `pause_cycles`: the more
-    time there is between walks, the more of the page table others displace from the caches."""
+    """Cycles of a load that waits for the one before and for a pause of `pause_cycles`. The more
+    time between walks, the more of the page table other work evicts from the caches."""
     displaced_load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
         "the same, with reads of other memory behind each load", _PAGES, _SIZES
     )
-    """The same of loads that wait for the one before, and for reads of 64 random lines of other
-    memory, which displace the page table from the caches."""
+    """Cycles of a load that waits for the one before and for reads of 64 random lines of other
+    memory, which evict the page table from the caches."""
     second_level_hit_cycles: Mapping[int, Spread] = _table(
         "added to a load, over a hit in the first level", _PAGES
     )
     """Cycles that a second-level hit adds to a load over a first-level hit, by page size."""
-    tlb: Mapping[int, Reach] = _table("entries, by page size", _PAGES, of=_read_reach)
-    """Entries found, by page size."""
+    tlb: Mapping[int, Reach] = _table("entries, by page size", _PAGES, read=_read_reach)
+    """TLB entries, by page size."""
     entry_bytes: Mapping[int, int] = _table(
-        "bytes of a page that one TLB entry covers", _PAGES, of=_read_bytes
+        "bytes of a page that one TLB entry covers", _PAGES, read=_read_bytes
     )
     """Bytes of a page that one TLB entry covers, by page size: less than the page where the host
     of a virtual machine has smaller pages."""
     latency_cycles: Mapping[int, Spread] = _table(
         "of a load, by the size of its working set", _SIZES
     )
-    """Latency of a load, by the bytes of its working set, at few TLB misses."""
+    """Latency of a load with few TLB misses, by the bytes of its working set."""
     parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
         "of a load, by chases that run at once", _SIZES, _CHASES
     )
-    """Cycles of a load where so many independent chases run at once, by the bytes of the working
-    set and by chases."""
+    """Cycles of a load, by the bytes of the working set and by the number of independent pointer
+    chases that run at once."""
     random_read_cycles: Mapping[int, Spread] = _table(
         "of a random read, by the size of its working set", _SIZES
     )
-    """Cycles of a random read that waits for the one before, the computation of its place included,
-    by the bytes of the working set: of caches that faster reads have filled."""
+    """Cycles of a random read that waits for the one before, by the bytes of the working set. They
+    include the computation of its address; faster reads have filled the caches before."""
     lone_read_cycles: Mapping[int, Spread] = _table(
         "the same, where no faster reads came before", _SIZES
     )
-    """The same where no faster reads came before: of what the caches hold of so slow a program."""
+    """Cycles of a random read without faster reads before: the caches hold only what such slow
+    reads leave in them."""
     core: Mapping[str, Spread] = _table(
         "entries; low: find room, high: are all", _Keys(_one_of(CORE_FIGURES))
     )
-    """Entries of the structures of the core, by the names of `CORE_FIGURES`."""
+    """Entries of the structures of the core, by names in `CORE_FIGURES`."""
     stream_bytes_per_second: Mapping[str, Spread] = _table(
         "of one core, from beginning to end", _Keys(_one_of(STREAMS))
     )
@@ -253,26 +254,26 @@ class Calibration:
     fault_cycles: Mapping[int, Spread] = _table(
         "of a first touch of a page and its return, by page size", _PAGES
     )
-    """Cycles of a first touch of a page of anonymous memory, by page size, its zeroing and its
-    return included."""
+    """Cycles of a first touch of a page of anonymous memory, by page size, with its zeroing and its
+    return to the kernel."""
     returned_fault_cycles: Mapping[int, Spread] = _table(
         "the same of memory that the host had taken back", _PAGES
     )
-    """The same of memory that the host of a virtual machine had taken back while it was free, by
-    page size; empty where it was not seen to."""
+    """Cycles of a first touch of memory that the host of a virtual machine had reclaimed while it
+    was free, by page size; empty where no reclaim was seen."""
     kept_free_bytes: Mapping[int, int] = _table(
-        "free memory that the host was seen to leave", _PAGES, of=_read_bytes
+        "free memory that the host was seen to leave", _PAGES, read=_read_bytes
     )
-    """Bytes of free memory that the host was seen to leave, by page size; of the sizes of
-    `returned_fault_cycles`, where it was any."""
+    """Bytes of free memory that the host did not reclaim, by page size: for the sizes in
+    `returned_fault_cycles`, without zeros."""
     notes: tuple[str, ...] = ()
     """The limits of the figures, a sentence each."""
     path: Path | None = None
-    """The file that it was read from."""
+    """The file from which it was read."""
 
     def walk_at(self, page_size: int, footprint_bytes: int) -> Spread | None:
-        """Cycles of a walk where so many bytes are in use, by the nearest footprint measured (on a
-        logarithmic scale); None where the page size was not measured.
+        """Cycles of a walk where `footprint_bytes` are in use, from the nearest measured footprint
+        on a logarithmic scale; None where the page size was not measured.
         """
         measured = self.walk_cycles_by_footprint.get(page_size)
         if not measured:
@@ -281,23 +282,22 @@ class Calibration:
         return measured[min(measured, key=lambda size: abs(math.log2(size) - wanted))]
 
     def load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
-        """Cycles of a load over a working set in pages of that size, between the two that were
-        measured next to it (on a logarithmic scale); None for smaller ones than were measured.
+        """Cycles of a load over a working set in pages of that size, interpolated as `_between`
+        does; None for a working set below the smallest measured one.
         """
         return _between(self.load_cycles.get(page_size), working_set_bytes)
 
     def paced_load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
-        """Cycles of a load with a pause, likewise."""
+        """Cycles of a load with a pause before it, interpolated like `load_at`."""
         return _between(self.paced_load_cycles.get(page_size), working_set_bytes)
 
     def displaced_load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
-        """Cycles of a load with reads of other memory before it, likewise."""
+        """Cycles of a load with reads of other memory before it, interpolated like `load_at`."""
         return _between(self.displaced_load_cycles.get(page_size), working_set_bytes)
 
     def walk_share(self, working_set_bytes: int) -> float | None:
-        """Share of loads that walk, over all lines of a working set in 4 KiB pages in random
-        order: those of pages that the second level has no entries for. None where its reach is
-        unknown.
+        """Share of loads that walk, in random order over all lines of a working set in 4 KiB pages:
+        loads from pages without a second-level entry. None where that level's reach is unknown.
         """
         reach = self.tlb.get(BASE_PAGE)
         if reach is None or reach.second is None:
@@ -321,12 +321,15 @@ class Calibration:
 
 def _with_text_keys(table: dict[Any, Any]) -> dict[str, Any]:
     pairs = table.items()
-    return {str(of): _with_text_keys(one) if isinstance(one, dict) else one for of, one in pairs}
+    return {
+        str(key): _with_text_keys(value) if isinstance(value, dict) else value
+        for key, value in pairs
+    }
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where `octavo calibrate` writes and `load_calibration` reads by default:
-    `octavo/calibration.toml` in $XDG_CONFIG_HOME, or in ~/.config where that is not set.
+    """The default file of `octavo calibrate` and `load_calibration`: `octavo/calibration.toml` in
+    $XDG_CONFIG_HOME, or in ~/.config where that is not set.
     """
     return configuration_directory(environment) / "calibration.toml"
 
@@ -354,9 +357,9 @@ def load_calibration(
     """The calibration of this processor from `path`, by default `default_path()`.
 
     Returns None where the default file does not exist, and where a file was measured on another
-    processor: `note` is then called with a sentence that says so. Raises UsageError for a file
-    that is not a calibration of this version, CannotRun for one that cannot be read or that was named
-    and does not exist.
+    processor: then `note` is called with a sentence about it. Raises UsageError for a file that is
+    not a calibration of this version, and CannotRun for a file that cannot be read, also where
+    `path` names no file.
     """
     place = default_path() if path is None else Path(path)
     try:
@@ -382,7 +385,7 @@ def load_calibration(
 
 
 def parse_calibration(text: str, place: Path) -> Calibration:
-    """The calibration that is the text of a file. Raises UsageError, which names `place`."""
+    """The calibration in the text of a file. Raises UsageError, which names `place`."""
     try:
         document = parse_toml(text)
     except TomlError as error:
@@ -411,7 +414,7 @@ def _calibration(document: dict[str, Any], place: Path) -> Calibration:
         raise _WrongValue("notes", "is not a list of strings")
     pause = _table_of(document, "pause")
     return Calibration(
-        host=MeasuredHost(**{of.name: _of_host(host, of.name) for of in fields(MeasuredHost)}),
+        host=MeasuredHost(**{key.name: _of_host(host, key.name) for key in fields(MeasuredHost)}),
         cycles_per_second=_read_rate(document.get("cycles_per_second"), "cycles_per_second"),
         tsc_per_second=_read_rate(document.get("tsc_per_second"), "tsc_per_second"),
         pause_cycles=_read_rate(pause.get("cycles"), "pause.cycles")
@@ -420,9 +423,11 @@ def _calibration(document: dict[str, Any], place: Path) -> Calibration:
         notes=tuple(notes),
         path=place,
         **{
-            of.name: _values(document, of.name, of.metadata["keys"], of.metadata["of"])
-            for of in fields(Calibration)
-            if of.metadata
+            table.name: _values(
+                document, table.name, table.metadata["keys"], table.metadata["read"]
+            )
+            for table in fields(Calibration)
+            if table.metadata
         },
     )
 
@@ -444,9 +449,11 @@ def _of_host(host: dict[str, Any], key: str) -> Any:
 
 
 def _values(
-    document: dict[str, Any], name: str, keys: Sequence[_Keys], of: Callable[[Any, str], Any]
+    document: dict[str, Any], name: str, keys: Sequence[_Keys], read: Callable[[Any, str], Any]
 ) -> dict[Any, Any]:
-    """The values of a table by its keys, ascending; the tables in it, where it has several keys."""
+    """The values of a table in ascending order of its keys; nested tables where there are several
+    `keys`.
+    """
     found = {}
     first, *others = keys
     for text, value in _table_of(document, name).items():
@@ -455,13 +462,13 @@ def _values(
             size = first.read(text)
         except UsageError as error:
             raise _WrongValue(key, f"has a wrong key: {str(error).rstrip('.')}") from None
-        found[size] = _values({key: value}, key, others, of) if others else of(value, key)
+        found[size] = _values({key: value}, key, others, read) if others else read(value, key)
     return dict(sorted(found.items()))
 
 
 def _between(measured: Mapping[int, Spread] | None, bytes_: int) -> Spread | None:
-    """Between the two sizes that were measured next to this one, on a logarithmic scale; None for
-    smaller ones than were measured.
+    """The spread at a size, interpolated between the two nearest measured sizes on a logarithmic
+    scale; None below the smallest measured size.
     """
     if not measured or bytes_ < min(measured):
         return None
@@ -475,20 +482,20 @@ def _between(measured: Mapping[int, Spread] | None, bytes_: int) -> Spread | Non
 
 
 class CalibrationFile:
-    """The place that a calibration is to be written to."""
+    """The file to which a calibration is to be written."""
 
     def __init__(self, name: str | None, *, force: bool = False) -> None:
-        """Checks that the file can be written: one that exists with `force` only, but for the
-        default file (`name` is None). Raises UsageError or CannotRun.
+        """Checks that the file can be written. Without `force`, only the default file (`name` is
+        None) may exist. Raises UsageError or CannotRun.
         """
         self.path = default_path() if name is None else Path(name)
         place = str(self.path) if name is None else name
         self._file = NewFile(place, force=force or name is None, option="--out")
         self.replaced_date = _measured_at(self.path)
-        """When the calibration was measured that is there and will be replaced, if one is."""
+        """The date of the calibration in the file that will be replaced, if there is one."""
 
     def write(self, calibration: Calibration) -> None:
-        """Writes the file whole, or raises CannotRun and leaves what was there before."""
+        """Writes the file whole, or raises CannotRun and leaves an existing file as it was."""
         self._file.write(calibration_toml(calibration))
 
 
@@ -516,11 +523,11 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield "[host]"
     for key, value in asdict(found.host).items():
         yield f"{key} = {toml_value(value)}"
-    for of in fields(found):
-        value = getattr(found, of.name)
-        if of.metadata:
-            yield from _table_lines(of.name, of.metadata["about"], value, of.metadata["keys"])
-        elif of.name == "pause_cycles" and value is not None:
+    for one in fields(found):
+        value = getattr(found, one.name)
+        if one.metadata:
+            yield from _table_lines(one.name, one.metadata["about"], value, one.metadata["keys"])
+        elif one.name == "pause_cycles" and value is not None:
             yield ""
             yield "[pause]  # behind each paced load"
             yield f"cycles = {_number(value)}"
@@ -529,7 +536,7 @@ def _lines(found: Calibration) -> Iterator[str]:
 def _table_lines(
     name: str, about: str, values: Mapping[Any, Any], keys: Sequence[_Keys]
 ) -> Iterator[str]:
-    """A table after its heading, with a line for each key; or the tables in it."""
+    """A heading and a line for each key; or nested tables where there are several `keys`."""
     first, *others = keys
     if others:
         for key, inner in sorted(values.items()):
@@ -553,5 +560,5 @@ def _text(value: Spread | Reach | int) -> str:
 
 
 def _number(value: float) -> str:
-    """Four significant digits, or all before the point."""
+    """The value with four significant digits, or with all digits before the point."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

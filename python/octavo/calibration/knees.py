@@ -1,9 +1,9 @@
-"""Where the levels of a TLB end: steps of a curve of translation cost over the number of pages.
+"""Finds the reach of the levels of a TLB: steps in a curve of translation cost over pages.
 
 The curve is the latency of one load in each of N pages minus that of as many loads close together.
 Up to the first level's reach it is flat, at zero; up to the second level's it is flat again, at the
-cost of a second-level hit; beyond, each load walks the page table. A TLB that is fully associative
-and LRU makes a sharp step; one whose sets fill unevenly makes a gradual one, which is half done at
+cost of a second-level hit; beyond that, each load walks the page table. A fully associative LRU TLB
+makes a sharp step. A TLB whose sets fill unevenly makes a gradual step, which is half complete at
 about its number of entries.
 
 The method assumes that the second level has at least `LEAST_RATIO` times as many entries as the
@@ -20,32 +20,32 @@ from statistics import median
 from octavo.calibration.file import Reach, Spread
 
 LEAST_RATIO = 8
-"""Second-level over first-level entries: the second flat part reaches at least half so far."""
+"""Least ratio of second-level to first-level entries; the second flat part reaches at least half
+as far."""
 LEAST_STEP_CYCLES = 1.5
 """A rise below this is not a step: a second-level hit costs several cycles on every processor."""
 _NOISES = 4.0
-"""A rise must exceed so many times the noise."""
+"""Multiple of the noise that a rise must exceed."""
 _FEWEST_FLAT = 4
-"""Points that a flat part has at least."""
+"""Fewest points of a flat part."""
 _SLOPE = 0.5
-"""A second part that rises from its first half to its second by this share of its height is no
-flat part."""
+"""A part is not flat if it rises from its first to its second half by this share of its height."""
 _TOP = (2.5, 5.0)
-"""Where the second step is over, as multiples of the number of pages at which it begins."""
+"""Range in which the second step has ended, as multiples of the pages at which it begins."""
 _TAIL = 0.7
-"""The last points of a curve, as a share of its most pages."""
+"""The tail of a curve begins at this share of its most pages."""
 _DONE = 0.9
-"""The share of its height at which a step is taken to be over."""
+"""The share of its height at which a step counts as complete."""
 _RESAMPLES = 100
 _SEED = 1
 _GAUSSIAN = 1.4826
-"""From the median absolute deviation to a standard deviation."""
+"""Factor from a median absolute deviation to a standard deviation."""
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Cycles of a load of `pages` pages and of its control: samples of one index were taken one
-    after the other.
+    """Cycles of a load over `pages` pages and of its control, loads close together. Samples with
+    the same index were taken one after the other.
     """
 
     pages: int
@@ -60,7 +60,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Knees:
-    """The levels found, and why one was not."""
+    """The levels found, and the reason for a missing one."""
 
     reach: Reach
     second_level_hit: Spread | None
@@ -74,31 +74,31 @@ class _Step:
     """A step of one curve, as indices of its points."""
 
     begin: int
-    """The last point before it."""
+    """The last point before the step."""
     half: int
-    """The last point at which it is at most half done."""
+    """The last point at which the step is at most half complete."""
     end: int
-    """The first point at which it is over."""
+    """The first point at which the step is complete."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The steps of one curve, and why one is missing."""
+    """The steps of one curve, and the reason for a missing one."""
 
     first: _Step | None
     second: _Step | None
     missing: str | None
     plateau: tuple[int, int] | None = None
-    """The second flat part, from one index up to another."""
+    """The second flat part, as a half-open range of indices."""
 
 
 def find_knees(curve: Sequence[CurvePoint]) -> Knees:
     """The levels of the TLB, from points in ascending order of pages.
 
-    Of a reach, low is the last number of pages before the cost rises, median the last at which it
-    has risen at most by half, high the first at which the rise is over: low and high are the 5% and
-    95% quantiles over rounds that are drawn at random again (the bootstrap). A level that fewer
-    than half of the draws find is not found.
+    The low bound of a reach is the last number of pages before the cost rises, the median the last
+    at which it has risen by at most half, and the high bound the first at which the rise is
+    complete. Low and high are the 5% and 95% quantiles over resampled rounds (the bootstrap). A
+    level that fewer than half of the samples show counts as not found.
     """
     whole = _knees([point.cost for point in curve], curve)
     drawn = [_knees(costs, curve) for costs in _redraw(curve)]
@@ -114,12 +114,12 @@ def find_knees(curve: Sequence[CurvePoint]) -> Knees:
 
 
 def spread_of(samples: Sequence[float]) -> Spread:
-    """Median and the 10% and 90% quantiles."""
+    """The median with the 10% and 90% quantiles as bounds."""
     return Spread(quantile(samples, 0.1), median(samples), quantile(samples, 0.9))
 
 
 def quantile(samples: Sequence[float], share: float) -> float:
-    """The sample that this share of all samples is at most, interpolated linearly."""
+    """The quantile for a share from 0 to 1, interpolated linearly."""
     ordered = sorted(samples)
     place = share * (len(ordered) - 1)
     below = int(place)
@@ -128,12 +128,12 @@ def quantile(samples: Sequence[float], share: float) -> float:
 
 
 def undisturbed(samples: Sequence[float]) -> float:
-    """The lower quartile: other work on the machine can only make loads slower."""
+    """The lower quartile of times, as other work on the machine can only make loads slower."""
     return quantile(samples, 0.25)
 
 
 def _redraw(curve: Sequence[CurvePoint]) -> list[list[float]]:
-    """Costs over rounds drawn with replacement; the same draws in every call."""
+    """Costs over rounds drawn with replacement; the seed is fixed."""
     draw = random.Random(_SEED)
     return [[_redrawn(point, draw).cost for point in curve] for _ in range(_RESAMPLES)]
 
@@ -164,7 +164,7 @@ def _knees(costs: Sequence[float], curve: Sequence[CurvePoint]) -> _Found:
         return _Found(None, None, "too few numbers of pages were measured")
     smooth = _smooth(costs)
     rising = _nondecreasing(smooth)
-    # Points up to twice the smallest are taken to be within the first level.
+    # The first level is assumed to hold twice the smallest number of pages.
     start = max(_FEWEST_FLAT, sum(size < 2 * pages[0] for size in pages))
     floor = median(smooth[:start])
     least = max(LEAST_STEP_CYCLES, _NOISES * _noise(costs, rising))
@@ -173,7 +173,7 @@ def _knees(costs: Sequence[float], curve: Sequence[CurvePoint]) -> _Found:
         return _Found(None, None, f"no step up to {pages[-1]} pages")
     if first < _FEWEST_FLAT - 1 or rising[start - 1] - rising[0] > least:
         return _Found(None, None, "the cost of translation is not flat for the fewest pages")
-    # Past the knee the curve may need some points to rise.
+    # Beyond the knee the curve may need some points to rise.
     begin = next((at for at, size in enumerate(pages) if size >= 1.25 * pages[first]), len(pages))
     end = sum(size <= LEAST_RATIO / 2 * pages[first] for size in pages)
     if end - begin < _FEWEST_FLAT:
@@ -200,10 +200,10 @@ def _knees(costs: Sequence[float], curve: Sequence[CurvePoint]) -> _Found:
 
 
 def _top(smooth: Sequence[float], pages: Sequence[int], begin: int, low: float) -> float | None:
-    """The cost past the step that begins after a point; None where the curve ends within it.
+    """The cost after the step that begins after a point; None where the curve ends within the step.
 
-    Costs go on rising slowly, with the size of the page tables: the top is that at a few times as
-    many pages. Where there are not so many, the curve must have become flat.
+    Costs keep rising slowly with the size of the page tables, so the top is the cost at a few times
+    as many pages. Where so many were not measured, the curve must have become flat.
     """
     least, most = (times * pages[begin] for times in _TOP)
     beyond = [one for one, size in zip(smooth, pages, strict=True) if least <= size <= most]
@@ -230,7 +230,7 @@ def _last_below(rising: Sequence[float], level: float) -> int | None:
 
 
 def _smooth(values: Sequence[float]) -> list[float]:
-    """Medians of each value and its neighbours: a disturbed point alone makes no step."""
+    """Medians of each value and its neighbours, so that a single disturbed point makes no step."""
     inner = [median(values[at - 1 : at + 2]) for at in range(1, len(values) - 1)]
     return [values[0], *inner, values[-1]]
 
@@ -247,8 +247,8 @@ def _nondecreasing(values: Sequence[float]) -> list[float]:
 
 
 def _noise(costs: Sequence[float], rising: Sequence[float]) -> float:
-    """How far points lie off the rising curve, as a standard deviation, over the lower half of the
-    points: beyond the second level costs scatter more.
+    """The standard deviation of the points from the rising curve, over the lower half of the
+    points, as costs scatter more beyond the second level.
     """
     half = len(costs) // 2
     off = [abs(one - fit) for one, fit in zip(costs[:half], rising[:half], strict=True)]

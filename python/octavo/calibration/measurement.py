@@ -1,4 +1,4 @@
-"""Measures this processor, and draws the figures of a calibration from the samples."""
+"""Measures this processor, and computes the figures of a calibration from the samples."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ SCHEMA = "octavo/calibration/1"
 LEAST_MEMORY = 32 * MIB
 MOST_MEMORY = 8 * GIB
 _MEMORY_SHARE = 3
-"""A third of what is available is used at most."""
+"""At most a third of the available memory is used."""
 _LEAST_ROUNDS = 3
 _BEYOND_REACH = 1.4
-"""Pages, as a multiple of the second level's reach, from which on nearly every load walks."""
+"""Multiple of the second level's reach from which on nearly every load walks."""
 _FEWEST_STRIDES = 6
 _SURELY_COVERED = 48 * BASE_PAGE
-"""Bytes that every first level covers: some have 48 entries."""
+"""Bytes that every first level covers: the smallest have 48 entries."""
 _LINE_BYTES = 64
 _WATCHED_SECONDS = 0.5
 _MOST_BUSY = 0.25
-"""Processors that others may keep busy."""
+"""Number of processors that other work may keep busy."""
 _VARYING_CLOCK = 0.05
 _TSC_DIFFERS = 0.02
 _RETURNED = 3.0
-"""First touches that take so many times as long are of memory that the host had taken back."""
+"""Factor by which a first touch is slower where the host had reclaimed the memory."""
 _RETURNED_SHARE = 0.25
-"""Of samples, those that must be slow: an interrupt makes single ones slow, too."""
-_SETTLED = 1.02
-"""Times of which the median is at most so many times the lower quartile have settled."""
+"""Share of the samples that must be slow, as an interrupt makes single ones slow, too."""
+_STABLE = 1.02
+"""Limit of the median of times over their lower quartile, for the times to count as stable."""
 _DISTURBED = 1.5
-"""Loads from memory that take so many times as long in some rounds as in others are disturbed."""
+"""Factor between rounds from which on loads from memory count as disturbed."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A calibration with the samples that it was drawn from."""
+    """A calibration with the samples from which it was computed."""
 
     calibration: Calibration
     samples: CalibrationSamples
     knees: Mapping[int, Knees]
-    """By page size in bytes."""
+    """The levels found in the curve of each page size, by the size in bytes."""
     interrupted_by: int | None = None
-    """The signal that ended it early."""
+    """The signal that ended the measurement early."""
     counted: WalkCounts | None = None
     """The counts of a file of `perf stat`."""
 
@@ -89,10 +89,10 @@ def measure(
 ) -> Measurement:
     """Measures this processor, in about two minutes; `quick` takes seconds and finds less.
 
-    It uses at most `memory_bytes` of memory, by default a third of what is available and at most
-    8 GiB. A machine that others keep busy is refused, unless `busy`. Ctrl-C keeps the rounds that
-    are complete. Raises UsageError for too little memory, CannotRun where it cannot be had, and
-    Interrupted before there were enough rounds.
+    It uses at most `memory_bytes` of memory, by default a third of the available memory and at most
+    8 GiB. A machine that other work keeps busy is refused, unless `busy`. After Ctrl-C, the rounds
+    that are complete are kept. Raises UsageError for too little memory, CannotRun where the memory
+    cannot be allocated, and Interrupted before there were enough rounds.
     """
     memory = default_memory() if memory_bytes is None else memory_bytes
     if memory < LEAST_MEMORY:
@@ -125,7 +125,7 @@ def _refuse_busy(root: Path = Path("/")) -> None:
 
 
 def default_memory(root: Path = Path("/")) -> int:
-    """The memory that is used where the user says nothing, in bytes."""
+    """The memory used without --memory, in bytes."""
     return min((available_memory(root) or 0) // _MEMORY_SHARE, MOST_MEMORY)
 
 
@@ -146,27 +146,28 @@ def describe(root: Path = Path("/")) -> MeasuredHost:
 def evaluate(
     samples: CalibrationSamples, *, host: MeasuredHost, interrupted_by: int | None = None
 ) -> Measurement:
-    """The figures that follow from samples."""
+    """Computes the figures from the samples."""
     ratio = spread_of(samples["core_cycles_per_tick"])
-    series = {size: _Series.of(of, ratio.median) for size, of in _by_page_size(samples).items()}
+    series = {size: _Series.of(one, ratio.median) for size, one in _by_page_size(samples).items()}
     first_level = _first_level(series[BASE_PAGE]) if BASE_PAGE in series else None
     entry_bytes = None
     if first_level is not None:
         entry_bytes = _entry_bytes(samples, first_level, ratio.median)
     if first_level is not None and entry_bytes is not None:
         series = {
-            size: of.without_control_hits(entry_bytes, first_level) for size, of in series.items()
+            size: one.without_control_hits(entry_bytes, first_level) for size, one in series.items()
         }
-    knees = {size: find_knees(of.curve) for size, of in series.items()}
-    costs = {size: of.walks(knees[size].reach, ratio.median) for size, of in series.items()}
+    knees = {size: find_knees(one.curve) for size, one in series.items()}
+    costs = {size: one.walks(knees[size].reach, ratio.median) for size, one in series.items()}
     if first_level is not None and entry_bytes == BASE_PAGE:
-        # Each piece needs an entry: little memory shows what a walk to a 2 MiB page costs.
+        # Each 4 KiB piece of a 2 MiB page needs an entry, so pieces of little memory suffice to
+        # measure walks to 2 MiB pages.
         pieces = [one for one in samples["spread"] if one["stride_bytes"] < one["page_bytes"]]
         small = _Series.of(pieces, ratio.median).without_control_hits(entry_bytes, first_level)
         of_pieces = small.walks(knees[BASE_PAGE].reach, ratio.median)
         costs[PMD_PAGE] = of_pieces or costs.get(PMD_PAGE, {})
-    by_footprint = {size: of for size, of in costs.items() if of}
-    walks = {size: _over_all(of) for size, of in by_footprint.items()}
+    by_footprint = {size: cost for size, cost in costs.items() if cost}
+    walks = {size: _over_all(cost) for size, cost in by_footprint.items()}
     walk_ticks = {
         size // BASE_PAGE: walk.median / ratio.median
         for size, walk in by_footprint.get(BASE_PAGE, {}).items()
@@ -184,7 +185,7 @@ def evaluate(
             for size, found in knees.items()
             if found.second_level_hit is not None
         },
-        tlb={size: of.reach for size, of in knees.items() if of.reach.first or of.reach.second},
+        tlb={size: one.reach for size, one in knees.items() if one.reach.first or one.reach.second},
         entry_bytes={} if entry_bytes is None else {PMD_PAGE: entry_bytes},
         latency_cycles=_by("bytes", samples["latency"], ratio.median),
         load_cycles=_loads(samples, ratio.median, _dense),
@@ -192,9 +193,9 @@ def evaluate(
         displaced_load_cycles=_loads(samples, ratio.median, _rare("displaced")),
         pause_cycles=samples["pause_ticks"] * ratio.median if paced else None,
         parallel_load_cycles={
-            of["bytes"]: _by("chases", of["by_chases"], ratio.median)
-            for of in samples["parallel"]
-            if of["by_chases"][0]["ticks"]
+            one["bytes"]: _by("chases", one["by_chases"], ratio.median)
+            for one in samples["parallel"]
+            if one["by_chases"][0]["ticks"]
         },
         random_read_cycles=_by("bytes", samples["random"], ratio.median),
         lone_read_cycles=_by("bytes", samples["lone"], ratio.median),
@@ -208,9 +209,9 @@ def evaluate(
         },
         fault_cycles=_by("page_bytes", samples["faults"], ratio.median),
         returned_fault_cycles={
-            size: spread_of(of.ticks).scaled(ratio.median) for size, of in returned.items()
+            size: spread_of(one.ticks).scaled(ratio.median) for size, one in returned.items()
         },
-        kept_free_bytes={size: of.kept_bytes for size, of in returned.items() if of.kept_bytes},
+        kept_free_bytes={size: one.kept_bytes for size, one in returned.items() if one.kept_bytes},
         notes=(
             *([f"Interrupted after {samples['rounds']} rounds."] if is_partial else []),
             *_notes(samples, host, ratio, knees, walks, entry_bytes),
@@ -222,7 +223,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _FirstLevel:
-    """A first level, as measured."""
+    """The measured first level of the TLB."""
 
     entries: float
     second_level_hit: float
@@ -231,13 +232,13 @@ class _FirstLevel:
 
 @dataclass(frozen=True)
 class _Series:
-    """Samples of more and more pages, each with its point of the curve in core cycles."""
+    """Samples in ascending order of pages, each with its point of the curve in core cycles."""
 
     points: Sequence[tuple[SpreadSamples, CurvePoint]]
 
     @classmethod
     def of(cls, samples: Iterable[SpreadSamples], ratio: float) -> _Series:
-        """`ratio` is core cycles per tick."""
+        """The series of samples; `ratio` is core cycles per tick."""
         return cls([(one, _point(one, "dependent", ratio)) for one in samples])
 
     @property
@@ -245,8 +246,8 @@ class _Series:
         return [point for _, point in self.points]
 
     def without_control_hits(self, entry_bytes: int, level: _FirstLevel) -> _Series:
-        """Takes off the second-level hits that the control has where it is larger than the first
-        level covers.
+        """Subtracts a second-level hit from the control where the control's memory is larger than
+        the first level covers.
         """
         covered, hit = entry_bytes * level.entries, level.second_level_hit
         return _Series(
@@ -259,8 +260,8 @@ class _Series:
         )
 
     def walks(self, reach: Reach, ratio: float) -> dict[int, Spread]:
-        """Cycles that a walk adds, by the bytes of the pages used in turn: two numbers an octave,
-        from those on at which every load walks.
+        """Cycles that a walk adds, by the bytes of the pages used in turn. It has two numbers of
+        pages per octave, and begins where every load walks.
 
         Low: walks overlap; median: each load waits for the one before; high: the upper quartile.
         """
@@ -278,8 +279,8 @@ class _Series:
 
 
 def _first_level(series: _Series) -> _FirstLevel | None:
-    """The first level, from the numbers of pages whose control surely needs few entries; None where
-    it is not found.
+    """The first level, from the points whose control surely fits into it; None where it is not
+    found.
     """
     sure = [point for one, point in series.points if one["control_bytes"] <= _SURELY_COVERED]
     found = find_knees(sure)
@@ -290,15 +291,15 @@ def _first_level(series: _Series) -> _FirstLevel | None:
 
 @dataclass(frozen=True)
 class _Returned:
-    """First touches of memory that the host had taken back while it was free."""
+    """First touches of memory that the host had reclaimed while it was free."""
 
     ticks: Sequence[float]
     kept_bytes: int
-    """Memory that was given before as quickly as at other times."""
+    """Bytes that were touched before the first slow touch, so that the host had left them."""
 
 
 def _returned_memory(samples: CalibrationSamples) -> dict[int, _Returned]:
-    """By page size; without those of which all memory was given as quickly as at other times."""
+    """The slow first touches by page size, without sizes of which the host reclaimed nothing."""
     found = {}
     quick = {one["page_bytes"]: median(one["ticks"]) for one in samples["faults"] if one["ticks"]}
     for one in samples["later_faults"]:
@@ -314,12 +315,13 @@ def _returned_memory(samples: CalibrationSamples) -> dict[int, _Returned]:
 
 def _returned_notes(samples: CalibrationSamples, found: Mapping[int, _Returned]) -> list[str]:
     notes = []
-    for size, of in found.items():
-        seconds = median(of.ticks) / samples["ticks_per_second"]
+    for size, returned in found.items():
+        seconds = median(returned.ticks) / samples["ticks_per_second"]
         notes.append(
-            "The host takes memory back that lies free here: a first touch of a "
+            "The host of this virtual machine reclaims free memory: a first touch of a "
             f"{format_bytes(size)} page of such memory takes {1e6 * seconds:,.0f} microseconds. Of "
-            f"memory that had been free for some time it had left {format_bytes(of.kept_bytes)}."
+            "memory that had been free for some time the host had left "
+            f"{format_bytes(returned.kept_bytes)}."
         )
     return notes
 
@@ -327,8 +329,8 @@ def _returned_notes(samples: CalibrationSamples, found: Mapping[int, _Returned])
 def _entry_bytes(samples: CalibrationSamples, level: _FirstLevel, ratio: float) -> int | None:
     """Bytes of a 2 MiB page that a first-level entry covers; None where that is not found.
 
-    Lines at growing distances need more and more entries. They cost no second-level hits until
-    they exceed what the entries of the first level cover.
+    Lines at growing distances need more and more entries. They cost no second-level hits as long
+    as the entries of the first level cover all of them.
     """
     strides = [one for one in samples["strides"] if one["ticks"]]
     if len(strides) < _FEWEST_STRIDES:
@@ -354,28 +356,28 @@ def _by_page_size(samples: CalibrationSamples) -> dict[int, list[SpreadSamples]]
 
 
 def _over_all(walks: Mapping[int, Spread]) -> Spread:
-    """Low is the cheapest footprint where walks overlap, high the dearest and median the middle one
-    where each load waits for the one before.
+    """One spread for all footprints: low is the lowest cost where walks overlap, median and high
+    are the median and the highest cost where each load waits for the one before.
     """
     waiting = [one.median for one in walks.values()]
     return Spread(min(one.low for one in walks.values()), median(waiting), max(waiting))
 
 
 def _by(key: str, samples: Iterable[Any], ratio: float) -> dict[int, Spread]:
-    """Cycles by a key of samples, of those that have any."""
-    return {of[key]: spread_of(of["ticks"]).scaled(ratio) for of in samples if of["ticks"]}
+    """Cycles by a key of the samples, without samples that have no times."""
+    return {one[key]: spread_of(one["ticks"]).scaled(ratio) for one in samples if one["ticks"]}
 
 
 def _loads(
-    samples: CalibrationSamples, ratio: float, of: Callable[[WorkingSetSamples], Spread | None]
+    samples: CalibrationSamples, ratio: float, spread: Callable[[WorkingSetSamples], Spread | None]
 ) -> dict[int, dict[int, Spread]]:
     """Cycles of a load over all lines of a working set, by page size and by bytes."""
     found: dict[int, dict[int, Spread]] = {}
     for one in samples["dense"]:
         for size, times in ((BASE_PAGE, one["small"]), (PMD_PAGE, one["huge"])):
-            spread = of(times)
-            if spread is not None:
-                found.setdefault(size, {})[one["bytes"]] = spread.scaled(ratio)
+            ticks = spread(times)
+            if ticks is not None:
+                found.setdefault(size, {})[one["bytes"]] = ticks.scaled(ratio)
     return found
 
 
@@ -389,13 +391,13 @@ def _dense(times: WorkingSetSamples) -> Spread | None:
 
 
 def _rare(kind: Literal["paced", "displaced"]) -> Callable[[WorkingSetSamples], Spread | None]:
-    """Loads with a pause or other reads behind each."""
+    """A function that returns the spread of loads with a pause, or with other reads, between."""
     return lambda times: spread_of(times[kind]) if times[kind] else None
 
 
 def _is_half_octave(pages: int) -> bool:
-    """Whether it is a power of two or half more: small numbers, of which more are measured, are
-    to weigh no more than large ones.
+    """Whether a number is a power of two, or one and a half times that. Small numbers are measured
+    more densely, and this selection gives them no more weight than large ones.
     """
     return pages >> (pages.bit_length() - 2) << (pages.bit_length() - 2) == pages
 
@@ -403,7 +405,7 @@ def _is_half_octave(pages: int) -> bool:
 def _point(
     one: SpreadSamples, loads: Literal["dependent", "overlapped"], ratio: float
 ) -> CurvePoint:
-    """Loads and their control in cycles, as many of each: an interrupted round lacks the last."""
+    """The point of a curve in cycles; an interrupted round may lack the last control sample."""
     times, control = (
         (one["dependent"], one["control_dependent"])
         if loads == "dependent"
@@ -443,7 +445,7 @@ def _notes(
             "of the time-stamp counter, so that latencies of memory in cycles vary as much."
         )
     notes += _disturbance(samples, ratio.median)
-    notes += _unsettled(samples)
+    notes += _unstable(samples)
     notes += _memory_notes(samples)
     if entry_bytes is not None and entry_bytes < PMD_PAGE:
         notes.append(
@@ -467,7 +469,7 @@ def _notes(
 
 
 def _disturbance(samples: CalibrationSamples, ratio: float) -> list[str]:
-    """Whether loads from memory took very different times, which they do where others use it."""
+    """A note where loads from memory took very different times, as they do beside other work."""
     largest = max((one for one in samples["latency"] if one["ticks"]), key=lambda one: one["bytes"])
     times = spread_of(largest["ticks"]).scaled(ratio)
     if times.high < _DISTURBED * times.low:
@@ -479,13 +481,13 @@ def _disturbance(samples: CalibrationSamples, ratio: float) -> list[str]:
     ]
 
 
-def _unsettled(samples: CalibrationSamples) -> list[str]:
-    """The latencies that scattered to the end, however often they were measured."""
+def _unstable(samples: CalibrationSamples) -> list[str]:
+    """A note about latencies that still scattered after all rounds."""
     measured = [one for one in samples["latency"] if one["ticks"]]
     scattered = [
         one["bytes"]
         for one in measured
-        if median(one["ticks"]) > _SETTLED * undisturbed(one["ticks"])
+        if median(one["ticks"]) > _STABLE * undisturbed(one["ticks"])
     ]
     if not scattered:
         return []

@@ -1,6 +1,6 @@
-"""Files of `perf stat`: events by name, and what page walks cost by them.
+"""Reads files of `perf stat`: events by name, and the cost of page walks from these.
 
-Both forms are read: what `perf stat -x,` writes, and the table that people read.
+Both formats are read: that of `perf stat -x,`, and the table for people.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _AMD_WALKS = (
 _INTEL_CYCLES = ("walk_pending", "walk_active", "walk_duration")
 """`walk_pending` adds up the cycles of all walks; the others count a cycle once."""
 _MOST_BYTES = 1 << 20
-"""A file has some lines; what is larger is something else."""
+"""Limit of the file; `perf stat` writes some lines."""
 _LINE = re.compile(
     r"(?P<value>[^,;\t]*)(?P<separator>[,;\t])[^,;\t]*(?P=separator)"
     # A raw event has commas inside its slashes.
     r"(?P<event>[^/,;\t]+(?:/[^/]*/\w*)?)(?:[,;\t]|$)"
 )
 _TABLE = "Performance counter stats for"
-"""Begins the table for people."""
+"""The beginning of the table for people."""
 _TABLE_LINE = re.compile(
     r"\s*(?P<value>\d{1,3}(?:[,.'\u2019\u00a0\u202f]\d{3})+|\d+|<not \w+>)\s+"
     r"(?P<event>[^\s/]+(?:/[^/]*/\w*)?)\s*(?:[#(].*)?"
@@ -47,7 +47,7 @@ _EVENT = re.compile(r"(?:\w+/)?(?P<name>[^/:]+)(?:[/:].*)?")
 
 @dataclass(frozen=True)
 class WalkCounts:
-    """Page walks of one run, by its counters."""
+    """Page walks of one run, from the processor's counters."""
 
     file: str
     walks_per_1000_instructions: float
@@ -55,7 +55,7 @@ class WalkCounts:
     cycles_per_walk: float | None
     """None where the processor has no such event, or there was no walk."""
     is_least: bool
-    """Cycles in which several walks were active were counted once."""
+    """Whether the cycles are a lower bound: cycles with several active walks counted once."""
 
     def sentence(self) -> str:
         """The counts as one sentence."""
@@ -72,8 +72,8 @@ class WalkCounts:
 
 
 def read_walk_counts(option: str, name: str, vendor: str) -> WalkCounts:
-    """Reads a file of `perf stat` of this machine, whose processor is of `vendor`, by its
-    identification. Raises UsageError.
+    """Reads a file of `perf stat` of this machine. `vendor` is the vendor of its processor, as
+    CPUID gives it. Raises UsageError.
     """
     counts = read_counts(option, name)
     if not counts:
@@ -104,7 +104,7 @@ def read_walk_counts(option: str, name: str, vendor: str) -> WalkCounts:
             raise UsageError(f"{option}: `{name}` has no {event}: measure `{event}` too.")
     assert cycles
     assert instructions
-    # The mean is over the walks that were counted, so each kind of them needs its cycles.
+    # The mean is over all counted walks, so each walker that has a count needs its cycles.
     walkers = [walker for walker in INTEL_WALKERS if f"{walker}.walk_completed" in counts]
     kind = next(
         (
@@ -136,7 +136,7 @@ def _sum(counts: dict[str, float], parts: Iterable[Iterable[str]]) -> float | No
 
 
 def read_counts(option: str, name: str) -> dict[str, float]:
-    """Values by event, without modifiers and units of the processor, which are added up.
+    """Values by event name; events that differ only in modifiers or PMU are summed.
 
     Raises UsageError for a file that `perf stat` did not write.
     """
@@ -166,7 +166,7 @@ def _text(option: str, name: str) -> str:
     except ValueError:
         raise UsageError(f"{option}: `{name}` is not UTF-8 text.") from None
     if len(text) > _MOST_BYTES:
-        raise UsageError(f"{option}: `{name}` is too long for what `perf stat -x,` writes.")
+        raise UsageError(f"{option}: `{name}` is too long for a file of `perf stat -x,`.")
     return text
 
 

@@ -64,7 +64,7 @@ def latency_grid(found: Calibration, root: Path = Path("/")) -> Grid:
 
 
 def parallel_grid(found: Calibration) -> Grid:
-    """How much time loads take that do not wait for one another."""
+    """The time of loads that do not wait for one another."""
     rows = []
     for size, by_chases in found.parallel_load_cycles.items():
         for chases, cycles in by_chases.items():
@@ -77,7 +77,7 @@ def parallel_grid(found: Calibration) -> Grid:
 def core_grid(found: Calibration) -> Grid:
     """Entries of the structures of the core."""
     rows = tuple((name.replace("_", " "), _spread(one)) for name, one in found.core.items())
-    return Grid("What the core holds at once", ("of", "entries"), rows)
+    return Grid("Structures of the core", ("structure", "entries"), rows)
 
 
 def stream_grid(found: Calibration) -> Grid:
@@ -89,7 +89,7 @@ def stream_grid(found: Calibration) -> Grid:
 
 
 def fault_grid(found: Calibration) -> Grid:
-    """The cost of a first touch of memory, and of giving it back."""
+    """The cost of a first touch of a page, with its return to the kernel."""
     rows = tuple(
         (format_bytes(size), _spread(one.scaled(1e6 / found.cycles_per_second)))
         for size, one in found.fault_cycles.items()
