@@ -96,7 +96,7 @@ def _status_text(status: dict[str, Any]) -> str:
 
     state = "counting"
     if status["over"]:
-        state = "what counts is over, the program is ending"
+        state = "the counted part is over, the program is ending"
     elif not status["counting"]:
         state = "not counting"
     parts = [

@@ -1,4 +1,4 @@
-"""Where the socket of a run lies: its name holds the processes of octavo and of the program."""
+"""Paths of the sockets of runs; the name holds the process numbers of octavo and the program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Place:
 
 
 def directories() -> list[Path]:
-    """Where sockets may lie, the preferred place first; root looks into those of all users."""
+    """Directories of sockets, in order of preference; for root, also those of all users."""
     found = []
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and _is_ours(Path(runtime)):
@@ -41,7 +41,7 @@ def new_place(program_pid: int) -> Path:
 
 
 def places() -> Iterator[Place]:
-    """The sockets that this user may use, those of runs that were killed among them."""
+    """The sockets that this user may use, including stale ones of runs that were killed."""
     for directory in directories():
         with suppress(OSError):
             for entry in sorted(directory.iterdir()):
@@ -51,7 +51,7 @@ def places() -> Iterator[Place]:
 
 
 def remove_stale(place: Place) -> None:
-    """Removes the socket of a run that was killed, where it may be removed."""
+    """Removes the socket of a run that was killed, if permissions allow it."""
     if not Path(f"/proc/{place.octavo_pid}").exists():
         with suppress(OSError):
             place.path.unlink()

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from octavo._core import Progress
 
 WAIT = "wait"
-"""The client's own action, until there is a run to ask."""
+"""An action of the client alone, which waits until there is a run to ask."""
 ACTIONS = ("status", "start", "stop", "snapshot")
 _REQUEST_SECONDS = 10.0
-"""How long a connection may take to say what it wants."""
+"""Time limit of a connection for sending its request."""
 _MOST_REQUEST_BYTES = 4096
 _END_SECONDS = 10.0
-"""How long the end of a run waits for an answer that is on its way."""
+"""Time for which the end of a run waits for an answer in progress."""
 _CREDENTIALS = struct.Struct("3i")
 
 Answer = dict[str, Any]
@@ -37,14 +37,14 @@ class Controlled(Protocol):
     """The part of a `LiveRun` that is controlled."""
 
     def wait(self, timeout_seconds: float) -> Progress:
-        """How far it is."""
+        """Waits until the run is over or the time is up; returns the progress."""
 
     def set_counting(self, counting: bool) -> None:
         """Opens or closes the region of interest."""
 
 
 class Control:
-    """The answers of one run."""
+    """Answers the requests to one run."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class Control:
         snapshot: Callable[[], Answer],
         named: Callable[[Progress], Progress],
     ) -> None:
-        """`snapshot` makes the whole result of what was counted so far, or raises OctavoError;
-        `named` gives the programs of a status their names.
+        """`snapshot` writes the whole result of the counts so far, or raises OctavoError; `named`
+        adds the names of programs to a status.
         """
         self._run, self._command, self._pid = run, [*command], pid
         self._snapshot, self._named = snapshot, named
 
     def answer(self, action: object) -> Answer:
-        """Does what is asked. Raises OctavoError."""
+        """Performs a requested action and returns its answer. Raises OctavoError."""
         if action == "snapshot":
             return self._snapshot()
         if action in ("start", "stop"):
             if self._run.wait(0)["over"]:
-                raise CannotRun("what counts is over, and the program is ending.")
+                raise CannotRun("the counted part is over, and the program is ending.")
             self._run.set_counting(action == "start")
         elif action != "status":
             raise CannotRun(f"this octavo knows {', '.join(ACTIONS)} only; is it another version?")
@@ -84,7 +84,7 @@ class Control:
 
 @contextmanager
 def serving(control: Control, program_pid: int) -> Iterator[None]:
-    """Answers while it is entered. Without a socket, the run goes on unanswered."""
+    """Answers requests while it is entered; if no socket can be made, the run goes on without."""
     server = None
     with suppress(OSError):
         server = _Server(control, new_place(program_pid))
@@ -101,11 +101,11 @@ class _Server:
         self._lock = threading.Lock()
         self._open: dict[threading.Thread, socket.socket] = {}
         self._closed = False
-        # A socket of our own process identifier is one that another run left behind.
+        # A socket with the number of this process is stale, of an earlier process.
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Before it has a name, so that no other user can ever connect.
+            # Set before `bind` gives it a name, so that no other user can ever connect.
             os.fchmod(self._socket.fileno(), 0o600)
             self._socket.bind(str(path))
             self._socket.listen()
@@ -116,7 +116,7 @@ class _Server:
         try:
             self._thread.start()
         except RuntimeError as error:
-            # The limit of processes leaves no thread.
+            # The limit of processes (RLIMIT_NPROC) allows no further thread.
             self._socket.close()
             path.unlink(missing_ok=True)
             raise OSError(errno.EAGAIN, str(error)) from None
@@ -156,11 +156,11 @@ class _Server:
         except (ValueError, TypeError, KeyError):
             return {"error": "the request could not be read; is octavo ctl another version?"}
         except Exception as error:
-            # The run must not suffer from a snapshot that fails.
+            # An error in a request must not end the run.
             return {"error": f"a bug in Octavo ({type(error).__name__}: {error})"}
 
     def close(self) -> None:
-        """Accepts no more requests, and waits for the answers under way."""
+        """Stops accepting requests, and waits for the answers in progress."""
         with self._lock:
             self._closed = True
             under_way = dict(self._open)
@@ -176,7 +176,7 @@ class _Server:
             thread.join(_END_SECONDS)
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            # A snapshot still reads the run, whose end must wait for it.
+            # A snapshot in progress still reads the run, so the run's end must wait for it.
             thread.join()
 
 
@@ -191,7 +191,7 @@ def _read_line(connection: socket.socket) -> bytes:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end."""
+    """The process and the user at the other end of a connection."""
     option = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(option)
     return pid, user
