@@ -1,1 +1,1 @@
-"""Machines: presets and configurations, and which of them this processor is."""
+"""Machines: presets and configurations, and the one that describes this processor."""

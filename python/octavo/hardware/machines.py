@@ -1,4 +1,4 @@
-"""The machines of simulations: those that ship with Octavo, and any as it is resolved."""
+"""The machines of simulations: the presets of Octavo, and the resolution of any machine."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Setting = TomlValue
 
 @dataclass(frozen=True)
 class ResolvedMachine:
-    """A machine with every key, checked."""
+    """A checked machine with a value for every key."""
 
     config: dict[str, Any]
     hash: str
     """The XXH3 hash of the canonical JSON: 128 bits, hexadecimal."""
     toml: str
-    """With the comments that it was written with; a file that stands alone."""
+    """A complete machine file, with the comments of the file that it came from."""
 
     def document(self) -> dict[str, Any]:
         """The document of `octavo machines MACHINE --json`."""
@@ -45,7 +45,7 @@ class Machine(dict[str, Any], Shown):
     """A machine with every key; its `repr` is short."""
 
     def headline(self) -> str:
-        """Its name, and what it is."""
+        """Its name and description."""
         return f"{self['name']}, {self['description']}"
 
     __repr__ = Shown.__repr__
@@ -55,7 +55,7 @@ class Machines(list[dict[str, str]], Tabular):
     """The machines that ship with Octavo: `name`, `description` and `source` of each."""
 
     def headline(self) -> str:
-        """Their names."""
+        """The names of the machines."""
         return ", ".join(one["name"] for one in self)
 
     def table(self) -> pa.Table:
@@ -77,8 +77,8 @@ def default_host_machine() -> Path:
 
 
 def named_machine(name: str) -> str:
-    """The name of a preset, or of a file: that of this machine's for `host`. Raises UsageError
-    where it has not been measured.
+    """The name of a preset or a file; for `host`, the file of the measured machine. Raises
+    UsageError where `octavo calibrate` has not measured it.
     """
     if name != HOST:
         return name
@@ -108,7 +108,7 @@ def machine(name: str | os.PathLike[str], settings: Mapping[str, Setting] | None
 
 
 def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
-    """As `machine`, of settings as the command line has them: `KEY=VALUE`."""
+    """Resolves a machine, with settings in the notation of the command line: `KEY=VALUE`."""
     check_texts(name, *settings)
     try:
         text, digest, toml = _core.resolve_machine(named_machine(name), settings)
@@ -118,12 +118,12 @@ def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
 
 
 def setting_texts(settings: Mapping[str, Setting]) -> list[str]:
-    """Settings as the command line has them: `KEY=VALUE`."""
+    """Settings in the notation of the command line: `KEY=VALUE`."""
     return [f"{key}={toml_value(value)}" for key, value in settings.items()]
 
 
 def check_texts(*texts: str) -> None:
-    """Refuses what stands for other bytes of the command line's. Raises UsageError."""
+    """Refuses texts of the command line that are not UTF-8. Raises UsageError."""
     for text in texts:
         try:
             text.encode()

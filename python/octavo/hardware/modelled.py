@@ -1,5 +1,5 @@
-"""The machine whose TLBs a run models beside the 64-entry curve: this processor's, or one by
-name.
+"""The machine whose TLBs a run models beside the 64-entry TLB: that of this processor, or a named
+one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class ModelledMachine:
     """A machine with first- and second-level TLBs, by page size."""
 
     name: str
-    """A preset, or a file that ends with `.toml`."""
+    """A preset, or a file whose name ends with `.toml`."""
     description: str
     hash: str
-    """The hash of its canonical JSON, as `octavo machines` prints it."""
+    """The hash of its canonical JSON, which `octavo machines` prints."""
     config: dict[str, Any]
-    """Every key."""
+    """The machine with every key."""
     chosen: Chosen
-    """Whether it is this processor's, only the nearest to it, or was asked for."""
+    """Whether it describes this processor, is the nearest to it, or was named by the user."""
     processor: Processor | None = None
-    """The processor that it was chosen for; None where it was asked for."""
+    """The processor for which it was chosen; None where the user named the machine."""
     nearest: str | None = None
-    """The processor, where the machine is only the nearest one."""
+    """The name of the processor, where the machine is only the nearest one."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -70,7 +70,7 @@ def this_machine() -> ModelledMachine:
 
 
 def given_machine(name: str) -> ModelledMachine:
-    """A preset, or a file that ends with `.toml`. Raises UsageError where it cannot be modelled."""
+    """The machine of a preset or a `.toml` file. Raises UsageError if it cannot be modelled."""
     return _modelled(name, "given")
 
 

@@ -1,4 +1,4 @@
-"""TLBs that ship with Octavo as TOML files: which there are, and what one says."""
+"""Reads the TLB presets, TOML files in the package."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PRESETS = Path(__file__).parents[1] / "presets"
 
 
 def preset_names(kind: Kind) -> list[str]:
-    """The presets of a kind, in the order of the alphabet."""
+    """The names of the presets of a kind, sorted."""
     return sorted(path.stem for path in (_PRESETS / kind).glob("*.toml"))
 
 
 def read_preset(kind: Kind, name: str, what: str) -> dict[str, Any]:
-    """The content of a preset. Raises UsageError for an unknown name, with those that there are."""
+    """The content of a preset. Raises UsageError for an unknown name, with the known names."""
     return read_toml(_PRESETS / kind / f"{choose(name, preset_names(kind), what)}.toml")

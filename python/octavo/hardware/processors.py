@@ -1,5 +1,5 @@
-"""Which machine describes the processor that this runs on: CPUID's vendor, family and model, looked
-up in presets/processors.toml.
+"""Finds the machine that describes this processor: looks up CPUID's vendor, family and model in
+presets/processors.toml.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Match:
     machine: str
     """The name of a preset."""
     nearest: str | None
-    """The processor, where the machine is only the nearest known one."""
+    """The name of the processor, where the machine is only the nearest known one."""
 
 
 def this_processor(root: Path = Path("/")) -> Processor:

@@ -20,7 +20,7 @@ class TlbLevel:
     fetch_entries: int
     data_entries: int
     fetch_miss_cycles: int | None = None
-    """The cost of a miss here that hits in the next level; None if the source states none."""
+    """Cycles of a miss in this level that hits in the next one; None if the source gives none."""
     data_miss_cycles: int | None = None
 
     def entries(self, stream: str) -> int:
@@ -43,11 +43,11 @@ class Machine:
 
     @property
     def depth(self) -> int:
-        """The last TLB level; its misses are the ones that walk the page table."""
+        """The number of TLB levels; misses in the last one walk the page table."""
         return len(self.levels)
 
     def core_levels(self) -> list[Level]:
-        """The levels as the simulation kernels take them."""
+        """The levels in the form of the extension."""
         return [
             {"fetch_entries": level.fetch_entries, "data_entries": level.data_entries}
             for level in self.levels
@@ -59,14 +59,14 @@ class Machine:
 
 
 def load_preset(name: str) -> Machine:
-    """Reads a preset; an unknown name is answered with the names there are."""
+    """Reads a preset. Raises UsageError for an unknown name, with the known names."""
     table = read_preset("levels", name, "TLB preset")
     levels = tuple(TlbLevel(**level) for level in table["level"])
     return Machine(table["name"], table["title"], table["source"], levels)
 
 
 def single_level(fetch_entries: int, data_entries: int) -> Machine:
-    """A machine given by hand: one level of so many entries."""
+    """A machine with one level of these numbers of entries."""
     return Machine(
         name="custom",
         title=f"{fetch_entries} entries for instructions and {data_entries} for data",

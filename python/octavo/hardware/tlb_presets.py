@@ -1,4 +1,4 @@
-"""The TLBs of machines that had several page sizes: what `octavo curves --presets` looks up."""
+"""The TLBs of historical machines with several page sizes, for `octavo curves --presets`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Tlb:
 
     name: str
     page_sizes: tuple[int, ...]
-    """Bytes; any of them in any entry."""
+    """Page sizes in bytes; every entry can hold each of them."""
     entries: int
     ways: int
-    """As many as entries where it is fully associative."""
+    """Equal to `entries` for a fully associative TLB."""
 
     @property
     def sets(self) -> int:
-        """1 where it is fully associative."""
+        """The number of sets; 1 for a fully associative TLB."""
         return self.entries // self.ways
 
 
 @dataclass(frozen=True)
 class TlbMachine:
-    """A machine's TLBs, and the source that they come from."""
+    """A machine's TLBs, and the source of their figures."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class TlbMachine:
 
 
 def load_tlb_presets(names: Iterable[str]) -> tuple[TlbMachine, ...]:
-    """Reads presets; an unknown name is answered with the names there are."""
+    """Reads presets. Raises UsageError for an unknown name, with the known names."""
     return tuple(map(_load, dict.fromkeys(names)))
 
 
