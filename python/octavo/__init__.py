@@ -1,6 +1,6 @@
 """Octavo: what address translation costs a program at every page size, and which to choose."""
 
-# Not from `typing`, which takes some milliseconds in which Ctrl-C would end in a traceback.
+# Not imported from `typing`: that takes some milliseconds, in which Ctrl-C would print a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -64,7 +64,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> "Any":
-    """Loads what is asked for, so that the command line is there at once to catch a Ctrl-C."""
+    """Imports public names on first use, so that the command line soon handles Ctrl-C."""
     if name not in _PLACES:
         raise AttributeError(f"module `octavo` has no attribute `{name}`")
     from importlib import import_module
@@ -74,5 +74,5 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    """The names that completion offers: also public ones that are not loaded yet."""
+    """The names for completion, with public ones that are not imported yet."""
     return sorted({*globals(), *__all__})

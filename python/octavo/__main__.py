@@ -1,4 +1,4 @@
-"""The `octavo` command: `python -m octavo` is the same."""
+"""The `octavo` command, also as `python -m octavo`."""
 
 import sys
 
@@ -7,7 +7,7 @@ _FAILED = 125
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line. Nothing is imported before Ctrl-C is provided for."""
+    """Runs the command line. Handles Ctrl-C before it imports anything else."""
     try:
         from octavo.base.signals import leave_at_once_on_interrupt
 
@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
         import atexit
         import gc
 
-        # The interpreter ends sooner if it need not look for garbage among all modules.
+        # Frozen objects are not searched for garbage at exit, so that the interpreter ends sooner.
         atexit.register(gc.freeze)
         from octavo.cli import app
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except OSError as error:
-        # Of a command, `octavo.cli.guard` reports it; this one is of the help or the version.
+        # `octavo.cli.guard` reports errors of commands; this one is of the help or the version.
         from octavo.base.files import discard_standard_output
 
         discard_standard_output()

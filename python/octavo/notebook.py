@@ -1,5 +1,5 @@
-"""Results in a notebook: what follows from a result, its tables, and a figure, in HTML that loads
-nothing. `octavo.base.table.Shown` calls it.
+"""Results in a notebook: the conclusion of a result, its tables, and a figure, as HTML that loads
+no other files. `octavo.base.table.Shown` calls it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from octavo.verification.outcome import Outcome
 from octavo.verification.view import settings_grid
 
 _ROWS = 20
-"""Rows of a table that are shown."""
+"""Limit of rows of a table."""
 _POINTS = 60
-"""Simulations of a sweep that its figure shows."""
+"""Limit of simulations in the figure of a sweep."""
 _NUMBER = ' style="text-align:right"'
 _BEST = ' style="text-align:right;font-weight:bold"'
 
@@ -60,7 +60,7 @@ def html_of(result: Shown) -> str:
 
 @singledispatch
 def tables_of(result: Shown) -> Iterator[Grid]:
-    """The tables to show of a result: by default the first rows of its own."""
+    """The tables to show of a result: by default the first rows of its table."""
     if isinstance(result, Tabular):
         yield beginning(result.table())
 
@@ -126,7 +126,7 @@ def _facts(facts: dict[str, Any], title: str = "") -> Grid:
 
 @singledispatch
 def figure_of(result: Shown) -> Spec | None:
-    """The figure to show of a result; None of one without."""
+    """The figure to show of a result; None for a result without one."""
     return None
 
 
@@ -170,8 +170,8 @@ def _(result: Outcome) -> Spec | None:
 
 @figure_of.register
 def _(result: SweepResult) -> Spec | None:
-    """The share of translation by design, a row for each of the other labels; walks where the
-    streams have no instructions.
+    """The share of translation in cycles by design, in a row for each combination of other labels;
+    page walks where the streams have no instructions.
     """
     rows = result.table().to_pylist()
     metrics = {"translation_share": "translation, share of cycles", "walks": "page walks"}
@@ -205,7 +205,7 @@ def _(result: SweepResult) -> Spec | None:
 
 
 def _image(svg: str, text: str) -> str:
-    """As an image, which keeps the identifiers of several figures of a notebook apart."""
+    """The figure as an image element, so that identifiers of several figures cannot clash."""
     data = base64.b64encode(svg.encode()).decode()
     return (
         f'<img src="data:image/svg+xml;base64,{data}" alt="{_text(text)}" style="max-width:100%"/>'

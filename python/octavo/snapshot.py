@@ -1,4 +1,4 @@
-"""Snapshots of a machine's memory: taken, stored in files, and described."""
+"""Snapshots of a machine's memory: takes, stores and describes them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class MemorySnapshot:
     """The memory of a machine at one moment, in numbers."""
 
     file: str
-    """The file that holds it."""
+    """The file of the snapshot."""
     summary: SnapshotSummary
-    """All reported figures; the frames themselves are in the file only."""
+    """All reported figures; the states of frames are only in the file."""
 
     def document(self) -> dict[str, Any]:
         """The document of `octavo snapshot --json`."""
@@ -50,8 +50,8 @@ def take_snapshot(
 
 
 def captured(file: str, pid: int | None = None) -> tuple[Callable[[Path], None], MemorySnapshot]:
-    """The memory of this machine as it is now: what writes it to `file`, and what it holds. Raises
-    OctavoError.
+    """Takes a snapshot of this machine's memory. Returns a function that writes it to a file, and
+    its summary. Raises OctavoError.
     """
     content, summary = _core.take_snapshot(pid=pid)
 
@@ -62,7 +62,7 @@ def captured(file: str, pid: int | None = None) -> tuple[Callable[[Path], None],
 
 
 def read_snapshot(file: str | os.PathLike[str]) -> MemorySnapshot:
-    """Reads what `take_snapshot` wrote. Raises OctavoError for anything else."""
+    """Reads a file that `take_snapshot` wrote. Raises OctavoError for any other file."""
     name = os.fspath(file)
     return MemorySnapshot(name, json.loads(_core.read_snapshot(name)))
 
@@ -96,7 +96,7 @@ def facts(summary: SnapshotSummary) -> list[str]:
 
 
 def coverage_grid(summary: SnapshotSummary) -> Grid:
-    """Free memory that each page size could use, as the paper's Figure 15 has it."""
+    """Free memory that each page size could use (Guvenilir and Patt, ISCA 2020, Figure 15)."""
     process = summary["process"]
     head: tuple[str, ...] = ("page size", "free blocks", "usable", "of free memory")
     body: list[tuple[str, ...]] = []
