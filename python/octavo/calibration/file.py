@@ -402,8 +402,8 @@ def parse_calibration(text: str, place: Path) -> Calibration:
 
 def _wrong(place: Path, what: str) -> UsageError:
     return UsageError(
-        f"`{printable(str(place))}` is not a calibration: {what}; `octavo calibrate --force` writes "
-        "a new one."
+        f"`{printable(str(place))}` is not a calibration: {what}; `octavo calibrate --force` "
+        "writes a new one."
     )
 
 
@@ -414,7 +414,7 @@ def _calibration(document: dict[str, Any], place: Path) -> Calibration:
         raise _WrongValue("notes", "is not a list of strings")
     pause = _table_of(document, "pause")
     return Calibration(
-        host=MeasuredHost(**{key.name: _of_host(host, key.name) for key in fields(MeasuredHost)}),
+        host=MeasuredHost(**{one.name: _of_host(host, one.name) for one in fields(MeasuredHost)}),
         cycles_per_second=_read_rate(document.get("cycles_per_second"), "cycles_per_second"),
         tsc_per_second=_read_rate(document.get("tsc_per_second"), "tsc_per_second"),
         pause_cycles=_read_rate(pause.get("cycles"), "pause.cycles")
@@ -524,9 +524,9 @@ def _lines(found: Calibration) -> Iterator[str]:
     for key, value in asdict(found.host).items():
         yield f"{key} = {toml_value(value)}"
     for one in fields(found):
-        value = getattr(found, one.name)
-        if one.metadata:
-            yield from _table_lines(one.name, one.metadata["about"], value, one.metadata["keys"])
+        value, metadata = getattr(found, one.name), one.metadata
+        if metadata:
+            yield from _table_lines(one.name, metadata["about"], value, metadata["keys"])
         elif one.name == "pause_cycles" and value is not None:
             yield ""
             yield "[pause]  # behind each paced load"
