@@ -32,10 +32,10 @@ COMMANDS = (
     "completion",
     "study",
 )
-"""Each is a module that declares the command of its name, in the order of `--help`."""
+"""Modules that each declare the command of their name, in the order of `--help`."""
 DECLARED: dict[str, typer.Typer] = {}
 """The commands whose modules are imported, by name."""
-LOOK: dict[str, Any] = {
+TYPER_SETTINGS: dict[str, Any] = {
     "add_completion": False,
     "no_args_is_help": True,
     "rich_markup_mode": None,
@@ -65,7 +65,7 @@ COMPLETE_VARIABLE = "_OCTAVO_COMPLETE"
 
 
 def _check_completion(environment: Mapping[str, str]) -> None:
-    """Ends the process where bash's script did not set what it sets."""
+    """Ends the process where the variables that bash's script sets are missing or wrong."""
     place = environment.get("COMP_CWORD", "")
     is_set = "COMP_WORDS" in environment and place.isascii() and place.isdecimal()
     if environment[COMPLETE_VARIABLE] == "complete_bash" and not is_set:
@@ -78,7 +78,7 @@ def _check_completion(environment: Mapping[str, str]) -> None:
 
 
 class _LazyGroup(TyperGroup):
-    """The group of all commands, none of which is imported yet."""
+    """The group of all commands, each imported when it is looked up."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Commands()})
@@ -89,7 +89,7 @@ class _LazyGroup(TyperGroup):
             completion_init()
 
 
-app = typer.Typer(name="octavo", cls=_LazyGroup, **LOOK)
+app = typer.Typer(name="octavo", cls=_LazyGroup, **TYPER_SETTINGS)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`octavo apply`: huge pages for a program to be started, for one that runs, for a service."""
+"""`octavo apply`: huge pages for a program to start, for a running process, or for a service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _WATCH_BUDGET = "1%"
 _PRELOAD_BUDGET = "10%"
 _DETAILED_PROCESSES = 3
-"""With more, their regions are in the JSON only."""
+"""Most processes whose regions are shown; with more, regions are in the JSON only."""
 _SHOWN_PROCESSES = 12
 
 _EPILOG = """\b
@@ -54,35 +54,35 @@ Ctrl-C.
 
 class _ApplyCommand(ProgramCommand):
     def needs_program(self, values: dict[str, Any]) -> bool:
-        """Only what is to be started."""
+        """True unless --pid or --unit names a process or a service."""
         return not values.get("pid") and not values.get("unit")
 
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """Which program gets pages, which of its memory, and by what."""
+    """The program and the memory that get huge pages, and the way to make them."""
 
     pid: int | None = option(
-        None, "PID", "A process that runs, instead.", parser=options.process_id
+        None, "PID", "A running process, instead of PROGRAM.", parser=options.process_id
     )
     unit: str | None = option(
         None,
         "NAME.service",
-        "Write a drop-in of systemd that does it for a service; PROGRAM only where its "
-        "unit file does not say what it starts.",
+        "Write a systemd drop-in that does it for a service; give PROGRAM only where no unit "
+        "file names the program.",
     )
     result: str | None = option(
         None,
         "DIR|FILE",
-        "What `octavo run --out` or `--json` wrote: only regions for which it advises "
-        "2 MiB pages. Without it all large anonymous memory is meant.",
+        "A result of `octavo run --out` or `--json`: only regions for which it advises 2 MiB "
+        "pages (default: all large anonymous memory).",
         "--from",
     )
     by: str = option(
         "auto",
         "auto|runtime|preload",
-        "Start the program with its allocator's or runtime's own switch, or with a "
-        "preloaded library; by default with what reaches more of the memory that is meant.",
+        "Start the program with its allocator's or runtime's own switch, or with a preloaded "
+        "library; auto takes the one that reaches more of the memory.",
     )
     children: bool | None = flag(
         "Child processes too (the default for a program to start), or not.",
@@ -99,7 +99,7 @@ class ApplyOptions:
     min_fill: str = option(
         "50%", "PERCENT", "Leave a 2 MiB range as it is while less of it is in use."
     )
-    dry_run: bool = flag("Say what would be done, and do nothing.")
+    dry_run: bool = flag("Only show the plan.")
     log: str | None = option(
         None, "FILE", "Inside a program: add a line for every pass that made pages."
     )
@@ -108,7 +108,8 @@ class ApplyOptions:
         """Refuses options that exclude each other. Raises UsageError."""
         if self.watch and self.pid is None:
             raise UsageError(
-                "--watch goes with --pid: a program that octavo starts looks after itself."
+                "--watch goes with --pid: in a program that octavo starts, new memory gets huge "
+                "pages without it."
             )
         if self.pid is None:
             return
@@ -175,7 +176,7 @@ def apply(
         else:
             launch = _prepare(command or [], asked, settings, shown, quiet=output.quiet)
     if launch is not None:
-        # Out here, so that the program inherits signals as octavo did.
+        # Outside `guarded`, so that the program inherits octavo's own signal handlers.
         with output.program_output():
             _execute(launch)
 
@@ -324,8 +325,8 @@ def _document(pid: int, order: Order, reports: list[ProcessReport], watcher: Any
 
     def record(report: ProcessReport) -> dict[str, Any]:
         dry_run = order.dry_run
-        said = [headline(report, dry_run=dry_run), *remarks(report, dry_run=dry_run)]
-        return {**report.record(), "text": " ".join(said)}
+        sentences = [headline(report, dry_run=dry_run), *remarks(report, dry_run=dry_run)]
+        return {**report.record(), "text": " ".join(sentences)}
 
     return {
         "schema": SCHEMA,

@@ -53,29 +53,29 @@ def calibrate(
     memory: str | None = option(
         None,
         "SIZE",
-        "Use at most so much memory (default: a third of what is available, at most "
-        "8GiB). TLBs with larger reach are not found.",
+        "Use at most this much memory (default: a third of what is available, at most "
+        "8GiB). TLBs with a larger reach are not found.",
     ),
-    quick: bool = flag("Measure for seconds and with little memory only."),
+    quick: bool = flag("Measure only for seconds and with little memory."),
     machine_out: str | None = option(
         None,
         "FILE.toml",
-        "The machine for `octavo sim --machine`, as measured (default: octavo/machine.toml, "
-        "which `--machine host` names; none with --out).",
+        "Write the measured machine, for `octavo sim --machine`, to this file (default: "
+        "octavo/machine.toml, which `--machine host` names; none with --out).",
         "--machine-out",
     ),
     perf: str | None = option(
         None,
         "FILE",
-        "What `perf stat -o FILE` wrote on this machine, with -x, or without: walks per 1000 "
-        "instructions, cycles a walk and instructions per cycle are noted.",
+        "A file of `perf stat -o FILE` on this machine, with or without -x,: its walks per 1000 "
+        "instructions, cycles a walk and instructions per cycle are added as a note.",
     ),
     busy: bool = flag("Measure although other programs keep processors busy."),
     *,
     output: options.DocumentOutput,
 ) -> None:
     """Measure this processor: TLB reach and page-walk cost by page size, latency of caches and
-    memory, what its core holds at once, its clock. No hardware counters are needed.
+    memory, sizes of the structures of its core, its clock. No hardware counters are needed.
     """
     with guarded():
         memory_bytes = optional(byte_size, memory, "--memory")
@@ -116,12 +116,12 @@ def _show(found: Measurement, file: CalibrationFile, machine: MachineFile | None
     show_grid(console, tlb_grid(calibration))
     say(
         console,
-        "Entries: about half of the loads miss (the first do–all do), of so many pages in turn.",
+        "Entries: the pages, used in turn, at which half of the loads miss (the first do–all do).",
     )
     say(
         console,
-        "Page walk, added to a load: median and most where each load waits for the one before, "
-        "least where eight chains of loads overlap.",
+        "Page walk, added to a load: median and upper bound where each load waits for the one "
+        "before, lower bound where eight chains of loads overlap.",
     )
     for grid in (latency_grid, parallel_grid, core_grid, stream_grid, fault_grid):
         show_grid(console, grid(calibration))

@@ -40,8 +40,7 @@ def check(
 ) -> None:
     """Check whether TRACE can be what a program did: every reference against what was mapped.
 
-    It reads the whole trace, its checksums included, and holds its references against its
-    mappings and threads.
+    It reads the whole trace with its checksums, and compares references with mappings and threads.
     """
     with guarded():
         shown = output.shown(trace)

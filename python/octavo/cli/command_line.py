@@ -1,4 +1,4 @@
-"""Where the options of `octavo` end and those of the traced program begin.
+"""Splits command lines into options of `octavo` and the traced program with its arguments.
 
 In `octavo run PROGRAM ARGUMENTS…` every word after PROGRAM goes to the program, as with `env`.
 A trace has no arguments, so options may follow it. After `--` no word is an option of Octavo.
@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 
 class ProgramCommand(TyperCommand):
-    """A command whose argument is a program with its arguments."""
+    """A command on a program with its arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Splits the command line at the first word that is not an option of Octavo."""
@@ -31,15 +31,15 @@ class ProgramCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def needs_program(self, values: dict[str, Any]) -> bool:
-        """Whether these options want a program."""
+        """Whether the command needs a program with these options."""
         return True
 
     def takes_options_after(self, words: Sequence[str], values: dict[str, Any]) -> bool:
-        """Whether options of Octavo may follow `words[0]`; `values` are of those before it."""
+        """Whether options of Octavo may follow `words[0]`; `values` are the options before it."""
         return False
 
     def _split(self, ctx: Any, args: list[str]) -> tuple[list[str], dict[str, Any]]:
-        """The first word that is not an option with all after it, and the options before it."""
+        """The words from the first that is no option, and the values of the options before it."""
         ctx.allow_interspersed_args = False
         values, _, _ = self.make_parser(ctx).parse_args([*args])
         words = values.get("command")
@@ -47,7 +47,7 @@ class ProgramCommand(TyperCommand):
         return list(words) if isinstance(words, (list, tuple)) else [], values
 
     def _note_ambiguous(self, ctx: Any, words: Sequence[str]) -> None:
-        """Says that an option with a name of ours was left to the program."""
+        """Prints a note that an option with the name of one of Octavo's goes to the program."""
         params = self.get_params(ctx)
         own = {name for one in params for name in (*one.opts, *one.secondary_opts)}
         program, *arguments = words
@@ -65,10 +65,10 @@ class ProgramCommand(TyperCommand):
 
 
 class TraceCommand(ProgramCommand):
-    """A command whose argument is a program with its arguments, or a trace."""
+    """A command on a program with its arguments, or on a trace."""
 
     def takes_options_after(self, words: Sequence[str], values: dict[str, Any]) -> bool:
-        """Options may follow a trace, and a file that only a later `--format` makes one."""
+        """Options may follow a trace, and a file that a `--format` after it makes a trace."""
         from octavo.traces.by_name import is_no_program, names_a_trace
 
         format = values.get("format")
@@ -79,6 +79,6 @@ class TraceCommand(ProgramCommand):
 
 
 def _is_after_separator(args: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether `--` stands before the words, which are the end of `args`."""
+    """Whether `--` precedes the words, which are the end of `args`."""
     place = len(args) - len(words) - 1
     return place >= 0 and args[place] == "--"

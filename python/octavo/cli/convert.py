@@ -39,10 +39,10 @@ class ConvertOptions:
     layout: str = option(
         "as-traced",
         "as-traced|native",
-        "Write addresses as Valgrind placed memory, or where Linux would have put it: `octavo "
-        "run`, `curves` and `sim` use the latter. For native traces that were recorded.",
+        "Write addresses as Valgrind placed memory, or as Linux would have placed it: `octavo "
+        "run`, `curves` and `sim` use the latter. Only for traces of `octavo record`.",
     )
-    keep_partial: bool = flag("Where IN is broken, keep what comes before.")
+    keep_partial: bool = flag("Where IN is broken, keep the part before that.")
     sample: str | None = option(
         None,
         "SHARE",
@@ -51,7 +51,7 @@ class ConvertOptions:
     )
 
     def selection(self) -> Selection:
-        """Raises UsageError."""
+        """The selection of the options. Raises UsageError."""
         sample = optional(parse_sample, self.sample)
         return Selection(self.process, self.layout, self.keep_partial, sample)
 
@@ -72,7 +72,7 @@ def convert(
         None, "FORMAT", "OUT's format, if its suffix selects none.", "--to"
     ),
     max_expansion: str | None = option(
-        None, "SIZE", "The most that a compressed IN may expand to (64GiB)."
+        None, "SIZE", "Limit of the expanded size of a compressed IN (default 64GiB)."
     ),
     out: str | None = option(None, "OUT", "The file to write.", "--out", "-o"),
     *,
@@ -84,7 +84,7 @@ def convert(
     Data that the format cannot hold is listed. OUT appears whole or not at all.
     """
     with guarded():
-        place = _one_of(target, out)
+        place = _output_name(target, out)
         write_document = output.document_file(beside=place, inputs=[source])
         console = make_console()
         with LiveLine(console, quiet=output.quiet, text=trace_text) as line:
@@ -113,7 +113,7 @@ def convert(
             raise CannotRun(f"{fault}; what came before is kept.")
 
 
-def _one_of(target: str | None, out: str | None) -> str:
+def _output_name(target: str | None, out: str | None) -> str:
     """The file to write, given as the argument OUT or by `--out`. Raises UsageError."""
     if (target is None) == (out is None):
         given = "no OUT given" if out is None else f"`{target}` and -o `{out}`: OUT given twice"
@@ -122,14 +122,14 @@ def _one_of(target: str | None, out: str | None) -> str:
 
 
 def _headline(source: str, target: str, done: Conversion) -> str:
-    of = done.converted
+    counts = done.converted
     where = "standard output" if target == "-" else target
     size = ""
-    if of["bytes"] and of["references"]:
-        each = of["bytes"] / of["references"]
-        size = f"{format_bytes(of['bytes'])}, {each:.3f} bytes per reference, "
+    if counts["bytes"] and counts["references"]:
+        each = counts["bytes"] / counts["references"]
+        size = f"{format_bytes(counts['bytes'])}, {each:.3f} bytes per reference, "
     return (
-        f"{source} ({of['facts']['format']}) to {where} ({done.format}): "
-        f"{format_count(of['references'])} references, "
-        f"{format_count(of['instructions'])} instructions, {size}{done.elapsed_seconds:.1f} s"
+        f"{source} ({counts['facts']['format']}) to {where} ({done.format}): "
+        f"{format_count(counts['references'])} references, "
+        f"{format_count(counts['instructions'])} instructions, {size}{done.elapsed_seconds:.1f} s"
     )

@@ -63,8 +63,8 @@ class CurvesOptions:
     indexes: list[str] | None = option(
         None,
         "low|bits:N|xor",
-        "How a set is found: by the low bits of the page number (the default), by those "
-        "from bit N on, or by all of them exclusive-ored. May be given several times.",
+        "The index of a set: the low bits of the page number (the default), the bits from bit N "
+        "on, or the exclusive or of all bits. May be given several times.",
         "--index",
     )
     windows: str = option(
@@ -79,8 +79,8 @@ class CurvesOptions:
     threshold: str = option(
         DEFAULT_THRESHOLD,
         "N|P%",
-        "How many of a large page's blocks, or what share of them, must have been "
-        "referenced in the policy's window for it to be large.",
+        "The number or share of a large page's blocks that must have been referenced in the "
+        "policy's window for it to be large.",
     )
     policy_window: str = option("10M", "T", "Window of the policy, in references of the program.")
     miss_penalty: float = option(
@@ -157,8 +157,8 @@ def curves(
 
     Fully associative TLBs of all sizes, set-associative ones of all sets and ways, at every page
     size and with two page sizes at once, and average working sets. The program keeps its standard
-    streams; all that Octavo says goes to standard error, and with --json - so does the program's
-    output.
+    streams; messages of Octavo go to standard error. With --json -, the program's output goes
+    there, too.
     """
     otherwise = "These are a few TLBs; --out and --json have all."
     run_engine(ENGINE, command, chosen.choices, tracing, output, show_curves, otherwise)

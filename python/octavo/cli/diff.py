@@ -30,14 +30,14 @@ def diff(
     before: Path = argument("A", "The result before: a DIR of --out."),
     after: Path = argument("B", "The result after."),
     tolerance: str = option(
-        "2%", "PERCENT", "A number that grew by more than this is worse.", "--tolerance"
+        "2%", "PERCENT", "Growth of a number above which it counts as worse.", "--tolerance"
     ),
     *,
     output: options.TextOutput,
 ) -> None:
-    """Compare two results of `octavo run`, `curves` or `sim`: what changed, and by how much.
+    """Compare two results of `octavo run`, `curves` or `sim`, number by number.
 
-    Less is better: misses, cycles, memory. Instructions and references are shown, and not judged.
+    For misses, cycles and memory, less is better. Instructions and references are only shown.
     """
     with guarded():
         from octavo.results.archive import read_document

@@ -32,9 +32,9 @@ def run_engine(
     show: Callable[[Console, Outcome], None],
     otherwise: str,
 ) -> None:
-    """Runs a program or reads traces, shows the result and writes its files. `choices` gives the
-    arguments of the engine's configuration, or raises UsageError; `otherwise` is said where no
-    file was asked for.
+    """Runs a program or reads traces, shows the result and writes its files. `choices` returns the
+    arguments of the engine's configuration, or raises UsageError; `otherwise` is the message where
+    no output file was requested.
     """
     with guarded(), ExitStack() as stack:
         is_trace = means_traces(

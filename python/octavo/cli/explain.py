@@ -18,7 +18,7 @@ from octavo.simulation.explanation import Explanation, explain
 from octavo.terminal.console import say, show_grid
 
 _MARK = "- "
-"""Of an item of a list."""
+"""The beginning of an item of a list."""
 _EPILOG = """\b
 Examples:
   octavo explain tps
@@ -27,7 +27,7 @@ Examples:
   octavo explain victima+base:victima.predictor=always
 
 \b
-`octavo list designs` lists all named ones.
+`octavo list designs` lists all named designs.
 """
 
 
@@ -52,12 +52,13 @@ def explain_design(
 
 
 def _figure_file(name: str, output: options.TextOutput) -> NewFile:
-    """Raises UsageError or CannotRun where the figure cannot be written."""
+    """The file of the figure. Raises UsageError or CannotRun where it cannot be written."""
     if not name.endswith(".svg"):
         raise UsageError(
             f"--figure {quoted(name)}: a figure is SVG; give the name of an .svg file."
         )
-    if Path(name).resolve() in {Path(of).resolve() for of in (output.out, output.json) if of}:
+    others = (Path(other).resolve() for other in (output.out, output.json) if other)
+    if Path(name).resolve() in others:
         raise UsageError(f"--figure and another option both name `{quoted(name)}`.")
     return NewFile(name, force=output.force, option="--figure")
 
@@ -76,12 +77,12 @@ def _say(console: Console, text: str, style: str = "") -> None:
 
 
 def _by_meaning(counters: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
-    """Counters of one component that the pages explain together, in one row."""
+    """The rows of counters: counters of one component with the same meaning are one row."""
     together: dict[tuple[str, str], list[str]] = {}
     for component, counter, meaning in counters:
         together.setdefault((component, meaning), []).append(counter)
-    for (component, meaning), of in together.items():
-        yield component, ", ".join(of), meaning
+    for (component, meaning), names in together.items():
+        yield component, ", ".join(names), meaning
 
 
 def _show(console: Console, one: Explanation) -> None:

@@ -1,5 +1,5 @@
-"""Commands as they are declared: each by `command`, each option by a line of `option` or `flag`,
-each other word by one of `argument`.
+"""Declarations of commands: `command` for a command, `option` or `flag` for an option, `argument`
+for another word.
 
 Many options are in groups that several commands share: dataclasses with a field for each option.
 """
@@ -14,53 +14,54 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from octavo.cli import DECLARED, LOOK
+from octavo.cli import DECLARED, TYPER_SETTINGS
 
 Value = TypeVar("Value")
 
 
 def option(default: Value, metavar: str, text: str, *names: str, **more: Any) -> Value:
-    """An option with a value. Without `names` it is called as its parameter; `more` is typer's."""
-    declared: Value = field(
-        default=default, metadata={"of": typer.Option(*names, metavar=metavar, help=text, **more)}
-    )
+    """An option with a value. Without `names` it has the name of its parameter; `more` is for
+    typer.
+    """
+    info = typer.Option(*names, metavar=metavar, help=text, **more)
+    declared: Value = field(default=default, metadata={"info": info})
     return declared
 
 
 def argument(metavar: str, text: str, default: Any = MISSING, **more: Any) -> Any:
-    """A word that is not an option; it has to be given unless there is a default."""
-    of = typer.Argument(metavar=metavar, help=text, **more)
-    return field(default=default, metadata={"of": of})
+    """A word that is not an option; it is required unless there is a default."""
+    info = typer.Argument(metavar=metavar, help=text, **more)
+    return field(default=default, metadata={"info": info})
 
 
 def flag(text: str, *names: str, default: Any = False) -> Any:
     """An option without a value: `--name`, or `--name/--no-name` where it is on by default."""
-    return field(default=default, metadata={"of": names, "help": text})
+    return field(default=default, metadata={"names": names, "help": text})
 
 
 def optional(read: Callable[..., Value], text: str | None, *name: str) -> Value | None:
-    """The value of an option that may be absent; `read` gets its name, too, where there is one."""
+    """The value of an option, or None where it is absent; `read` gets `name`, too, if given."""
     return None if text is None else read(text, *name)
 
 
 def command(
     name: str, *, no_args_is_help: bool = True, **settings: Any
 ) -> Callable[[Callable[..., None]], None]:
-    """Declares the command of a module; `settings` are typer's. The function has a parameter for
-    each option or, of those in a group, one whose type is the group's dataclass.
+    """Declares the command of a module; `settings` are for typer. The function has a parameter for
+    each option, and one parameter for a group of options, whose type is the group's dataclass.
     """
 
     def declare(function: Callable[..., None]) -> None:
-        app = DECLARED[name] = typer.Typer(**LOOK)
+        app = DECLARED[name] = typer.Typer(**TYPER_SETTINGS)
         app.command(name, no_args_is_help=no_args_is_help, **settings)(_with_groups(function))
 
     return declare
 
 
 def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer takes it: with a parameter for each option, also for those of groups."""
+    """The command in the form that typer needs: with a parameter for each option of a group."""
     types = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: of for name, of in types.items() if is_dataclass(of)}
+    groups: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
     listed: list[Parameter] = []
     for name, plain in signature(command).parameters.items():
         listed += _options_of(groups[name]) if name in groups else [_plain(plain, types[name])]
@@ -68,7 +69,7 @@ def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def flat(**given: Any) -> None:
         made = {
-            name: group(**{of.name: given.pop(of.name) for of in fields(group)})
+            name: group(**{one.name: given.pop(one.name) for one in fields(group)})
             for name, group in groups.items()
         }
         command(**given, **made)
@@ -79,9 +80,9 @@ def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(group: Any) -> Iterator[Parameter]:
-    """The options of a group: of a derived class before its base."""
+    """The options of a group; options of a derived class come before those of its base."""
     types = get_type_hints(group, include_extras=True)
-    by_name = {of.name: of for of in fields(group)}
+    by_name = {one.name: one for one in fields(group)}
     for owner in group.__mro__:
         for name in get_annotations(owner):
             if name in by_name:
@@ -89,11 +90,12 @@ def _options_of(group: Any) -> Iterator[Parameter]:
 
 
 def _declared(declared: Field[Any], name: str, kind: Any) -> Parameter:
-    of = declared.metadata.get("of")
-    if isinstance(of, tuple):
-        names = of or (() if declared.default else (f"--{name.replace('_', '-')}",))
-        of = typer.Option(*names, help=declared.metadata["help"])
-    annotation = kind if of is None else Annotated[kind, of]
+    info = declared.metadata.get("info")
+    if "names" in declared.metadata:
+        names = declared.metadata["names"]
+        names = names or (() if declared.default else (f"--{name.replace('_', '-')}",))
+        info = typer.Option(*names, help=declared.metadata["help"])
+    annotation = kind if info is None else Annotated[kind, info]
     default = Parameter.empty if declared.default is MISSING else declared.default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

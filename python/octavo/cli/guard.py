@@ -1,4 +1,4 @@
-"""The last resort of every command: an error becomes one sentence and an exit status."""
+"""Error handling of every command: an error becomes one sentence and an exit status."""
 
 import os
 import signal
@@ -21,9 +21,10 @@ _DEBUG_VARIABLE = "OCTAVO_DEBUG"
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Lets no traceback reach a user; OCTAVO_DEBUG=1 lets those of our own bugs through.
+    """Prints an error as one sentence and exits. With OCTAVO_DEBUG=1, a bug in Octavo prints its
+    traceback.
 
-    Signals that end the command unwind it, so that nothing unfinished is left in its files.
+    Signals that end the command unwind it, so that no unfinished files are left.
     """
     with Interruptions() as signals:
         try:
@@ -37,7 +38,7 @@ def guarded() -> Iterator[None]:
         except KeyboardInterrupt:
             _end("interrupted.", 128 + (signals.number or signal.SIGINT))
         except BrokenPipeError:
-            # As a program ends that SIGPIPE kills: `head` has seen enough.
+            # The exit status of a program that SIGPIPE ends, as in `octavo … | head`.
             raise typer.Exit(_READER_GONE) from None
         except typer.Exit:
             raise
@@ -48,7 +49,7 @@ def guarded() -> Iterator[None]:
 
 
 def _failure(error: Exception) -> tuple[str, int]:
-    """The sentence about an error of the system or of ours, and the exit status."""
+    """The sentence about a system error or a bug, and the exit status."""
     if isinstance(error, OSError):
         if not error.filename and _is_directory_gone():
             return "the current directory is gone; change to one that exists.", FAILED

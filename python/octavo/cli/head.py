@@ -34,9 +34,9 @@ def head(
     *,
     output: options.TextOutput,
 ) -> None:
-    """List the first references and events of TRACE: which instruction, what, where, how long.
+    """List the first references and events of TRACE: instruction, kind, address and size.
 
-    An instruction's number is how many of its process came before it.
+    The number of an instruction is the number of instructions of its process before it.
     """
     with guarded():
         shown = output.shown(trace)
@@ -61,7 +61,7 @@ def head(
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
-    """Lines in writes of a fair size."""
+    """The lines, joined into pieces for writing."""
     gathered: list[str] = []
     for line in lines:
         gathered.append(line)
@@ -72,7 +72,7 @@ def _pieces(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _text_lines(entries: "list[Entry]") -> Iterator[str]:
-    """Columns of a fixed width; the process only where there are several."""
+    """The lines of the table, with a column for the process where there are several."""
     several = len({entry["stream"] for entry in entries}) > 1
     digits = max((len(str(entry["instruction"])) for entry in entries), default=0)
     width = max(len("instruction"), digits)
@@ -80,10 +80,10 @@ def _text_lines(entries: "list[Entry]") -> Iterator[str]:
     yield f"{label}{'instruction':>{width}}  {'kind':<6}  {'address':>18}  size\n"
     for entry in entries:
         label = f"{entry['stream']:>7}  " if several else ""
-        yield f"{label}{entry['instruction']:>{width}}  {_what(entry)}\n"
+        yield f"{label}{entry['instruction']:>{width}}  {_description(entry)}\n"
 
 
-def _what(entry: "Entry") -> str:
+def _description(entry: "Entry") -> str:
     if entry["kind"] == "event":
         return f"event   {printable(entry['event'])}"
     atomic = "  atomic" if entry["atomic"] else ""

@@ -23,9 +23,9 @@ def info(
     *,
     output: options.TextOutput,
 ) -> None:
-    """Say what TRACE is: its format, where it came from, and what each process in it did.
+    """Describe TRACE: its format, its origin, and each process in it.
 
-    For a trace that is cut off, describes the part before the cut.
+    For a trace that is cut off, this describes the part before the cut.
     """
     with guarded():
         shown = output.shown(trace)
@@ -134,7 +134,7 @@ def _life(process: dict[str, Any]) -> str:
 
 
 def _mapping_grid(process: dict[str, Any]) -> Grid:
-    """Mappings as they were made, in the order of time."""
+    """The mappings of a process in the order in which they were made."""
     rows = (mapping.removeprefix("map ").split(" ", 2) for mapping in process["mappings"])
     body = tuple((where, access, " ".join(what)) for where, access, *what in rows)
     title = f"Mappings of process {process['stream']}, as they were made"

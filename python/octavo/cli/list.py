@@ -1,4 +1,4 @@
-"""`octavo list`: the names that options take."""
+"""`octavo list`: the names that options accept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,9 @@ KINDS: dict[str, Callable[[], Entries]] = {
     "machines": machines,
     "designs": lambda: _named(_core.designs()),
     "policies": _policies,
-    "workloads": lambda: _named([(f"synth:{name}", of) for name, of in _core.synthetic_kinds()]),
+    "workloads": lambda: _named(
+        [(f"synth:{name}", about) for name, about in _core.synthetic_kinds()]
+    ),
     "formats": _formats,
 }
 

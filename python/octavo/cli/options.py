@@ -1,4 +1,4 @@
-"""Options that several commands share: the program or trace, the part that counts, the output."""
+"""Options that several commands share: the program or trace, the counted part, the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from octavo.cli.shown import Shown
 
 _MOST_DIGITS = 18
-"""Numbers of more digits are beyond any range."""
+"""Limit of digits; longer numbers are beyond every range."""
 
 
 def whole_number(
@@ -98,7 +98,7 @@ Settings = Annotated[
 
 @dataclass(frozen=True)
 class Following:
-    """How a program is followed, and which part of it counts."""
+    """How a program is traced, and which part of it is counted."""
 
     tracer: str | None = option(
         None,
@@ -108,30 +108,26 @@ class Following:
     follow: bool | None = flag(
         "Trace child processes too, or do not.", "--follow/--no-follow", default=None
     )
-    skip_instructions: str = option(
-        "0", "N", "Begin to count after so many instructions (10M, 2G)."
-    )
-    max_instructions: str | None = option(
-        None, "N", "End the run after counting so many instructions."
-    )
+    skip_instructions: str = option("0", "N", "Begin to count after N instructions (10M, 2G).")
+    max_instructions: str | None = option(None, "N", "End the run after counting N instructions.")
     marks: bool = flag("Count only between the begin and end marks of octavo.h.")
     start_after: str | None = option(
         None,
         "TIME|N|ctl",
-        "Begin to count after so much time (30s, 5min) or so many instructions (200M), or at "
+        "Begin to count after this time (30s, 5min) or number of instructions (200M), or at "
         "`octavo ctl PID start`.",
     )
     duration: str | None = option(
         None,
         "TIME|N",
-        "After counting for so long (30s), or so many instructions (2G), end the program as "
-        "Ctrl-C does; the result is whole.",
+        "After counting for this time (30s) or number of instructions (2G), end the program as "
+        "Ctrl-C does; the result is complete.",
     )
     window: str | None = option(
         None,
         "ON/OFF",
-        "Trace windows only: so many instructions (20M/1980M) or so much time (0.1s/10s), then "
-        "none for the second length, and so on. Between windows the program runs without "
+        "Trace only windows: instructions (20M/1980M) or time (0.1s/10s) of the first length, "
+        "then none for the second length, and so on. Between windows the program runs without "
         "instrumentation.",
     )
 
@@ -151,7 +147,7 @@ class Following:
 
 @dataclass(frozen=True)
 class Tracing(Following):
-    """How a program or a trace is followed, and which part of it counts."""
+    """How a program is traced or a trace is read, and which part of it is counted."""
 
     layout: str = option(
         "native",
@@ -171,12 +167,13 @@ class Tracing(Following):
 
 @dataclass(frozen=True)
 class WarmedTracing(Tracing):
-    """Windows may begin with instructions that do not count."""
+    """Tracing options with windows that may begin with a warm-up."""
 
     window_warm: str = option(
         "0",
         "N",
-        "Let the first N instructions of each window but the first warm TLBs and not count.",
+        "Use the first N instructions of each window but the first to warm TLBs; they are not "
+        "counted.",
     )
 
     def scope(self) -> dict[str, Any]:
@@ -186,7 +183,7 @@ class WarmedTracing(Tracing):
 
 @dataclass(frozen=True)
 class SharedTracing(Tracing):
-    """The processes of several traces may share a core."""
+    """Tracing options for processes, also of several traces, that share a core."""
 
     processes: str = option(
         "apart",
@@ -208,8 +205,8 @@ class SharedTracing(Tracing):
         """The arguments of `resolve_scope` and of `choose_processes`. Raises UsageError."""
         quantum = optional(count, self.quantum, "--quantum")
         first = optional(count, self.first_quantum, "--first-quantum")
-        turns = {"quantum": quantum, "first_quantum": first}
-        return {**super().scope(), "processes": self.processes, **turns}
+        quanta = {"quantum": quantum, "first_quantum": first}
+        return {**super().scope(), "processes": self.processes, **quanta}
 
 
 @dataclass(frozen=True)
@@ -217,8 +214,8 @@ class RecordedAllocations:
     """Whether the blocks that a program allocates are recorded."""
 
     allocations: bool = flag(
-        "Record each block that the program allocates and the stack of the call, so that misses "
-        "of data are shown by allocation site and source line. Slows the run: see docs/run.md."
+        "Record each block that the program allocates and the stack of the call, so that data "
+        "misses are shown by allocation site and source line. Slows the run: see docs/run.md."
     )
 
 
@@ -229,21 +226,21 @@ class Allocations(RecordedAllocations):
     allocation_wrappers: str | None = option(
         None,
         "NAMES",
-        "Functions that allocate for others, besides the usual ones: a block is attributed to the "
-        "first caller that is none of them. A list; * stands for any text (pool_get,arena_*).",
+        "More functions that allocate for their callers: a block is attributed to the first caller "
+        "that is no such function. A list; * stands for any text (pool_get,arena_*).",
     )
 
     def of_run(self, *, is_trace: bool) -> dict[str, Any]:
         """The arguments of `octavo.runs.configuration.configure`. Raises UsageError."""
         if self.allocations and is_trace:
             raise UsageError(
-                "--allocations is for a program; a trace has what it was recorded with: octavo "
-                "record --allocations."
+                "--allocations is for a program; to have allocations in a trace, record it by "
+                "octavo record --allocations."
             )
         names = (self.allocation_wrappers or "").split(",")
         wrappers = [name.strip() for name in names if name.strip()]
         if self.allocation_wrappers is not None and not wrappers:
-            raise UsageError("--allocation-wrappers wants names, such as pool_get,arena_*.")
+            raise UsageError("--allocation-wrappers needs names, such as pool_get,arena_*.")
         if wrappers and not self.allocations and not is_trace:
             raise UsageError("--allocation-wrappers needs --allocations.")
         return {"allocations": self.allocations, "allocation_wrappers": wrappers}
@@ -256,18 +253,19 @@ class DocumentOutput:
     json: str | None = option(
         None,
         "FILE",
-        "Write everything as JSON; - is standard output, and what a program that is run writes "
-        "there goes to standard error.",
+        "Write everything as JSON; - is standard output, and the program's own output then goes to "
+        "standard error.",
     )
-    quiet: bool = flag("Print nothing but errors on standard error.", "--quiet", "-q")
+    quiet: bool = flag("Print only errors on standard error.", "--quiet", "-q")
     force: bool = flag("Overwrite files that exist, and results in a DIR.")
 
     def document_file(
         self, *, beside: str | None, inputs: Sequence[str] = ()
     ) -> Callable[[Callable[[], Any]], None]:
-        """Takes what makes the document, which is called if `--json` was given. `beside` is the
-        command's other output; `inputs` are read. Raises UsageError or CannotRun for a place that
-        cannot be written.
+        """A function that writes the document to `--json`; it takes a function that makes the
+        document, which is called only with that option. `beside` is the command's other output;
+        `inputs` are files that it reads. Raises UsageError or CannotRun for a place that cannot be
+        written.
         """
         from octavo.cli.shown import check_distinct, check_not_read
 
@@ -277,8 +275,8 @@ class DocumentOutput:
         return lambda document: None if file is None else file.write(document())
 
     def program_output(self, *, beside: str | None = None) -> AbstractContextManager[None]:
-        """Where a result goes to standard output, what programs that are started write there goes
-        to standard error. `beside` is the command's other output.
+        """Redirects the standard output of programs to standard error, if a result goes to standard
+        output. `beside` is the command's other output.
         """
         return output_to_error(STANDARD_OUTPUT in (self.json, beside))
 
@@ -306,12 +304,14 @@ class TextOutput(DocumentOutput):
     )
 
     def shown(self, *inputs: str) -> Shown:
-        """The places, checked; `inputs` are read. Raises UsageError or CannotRun."""
+        """The checked places of the output; `inputs` are files that are read. Raises UsageError or
+        CannotRun.
+        """
         from octavo.cli.shown import Shown
 
         return Shown(self, inputs)
 
 
 def names_in(*texts: str) -> list[str]:
-    """The names in an option that may be given several times, with commas between some."""
+    """The names in the values of an option, each a list with commas."""
     return [name.strip() for text in texts for name in text.split(",")]

@@ -27,7 +27,9 @@ class Files:
     """The files named by `--json` and `--out`, checked before anything runs."""
 
     def __init__(self, stack: ExitStack, asked: Output, inputs: Sequence[str] = ()) -> None:
-        """`stack` removes unfinished files if nothing is written in the end; `inputs` are read."""
+        """`stack` removes unfinished files if no result is written; `inputs` are files that are
+        read.
+        """
         check_not_read("--out", asked.out, inputs)
         self._asked = asked
         self._write_document = asked.document_file(beside=asked.out, inputs=inputs)
@@ -53,7 +55,7 @@ class Files:
 
 
 def end(result: Finished) -> None:
-    """Leaves with the program's own status. Raises CannotRun where Octavo could not do its part."""
+    """Exits with the program's own status. Raises CannotRun where Octavo could not do its part."""
     if result.failure is not None:
         raise CannotRun(result.failure)
     if result.status:

@@ -30,7 +30,7 @@ A trace whose recorder was killed is cut off, and what came before can be read.
 @command("record", cls=ProgramCommand, epilog=_EPILOG)
 def record(
     command: options.Program,
-    out: str | None = option(None, "FILE", "Where the trace goes (.oct); required.", "--out", "-o"),
+    out: str | None = option(None, "FILE", "The trace to write (.oct); required.", "--out", "-o"),
     *,
     following: options.Following,
     allocating: options.RecordedAllocations,
@@ -38,9 +38,9 @@ def record(
 ) -> None:
     """Run PROGRAM under the tracer and keep all its references in a trace.
 
-    The program keeps its standard input, output and error; all that Octavo says goes to
-    standard error. With --json -, the program's output goes there, too. `octavo run FILE` gives the
-    result that `octavo run -- PROGRAM` would have given, as often as you like.
+    The program keeps its standard input, output and error; messages of Octavo go to standard error.
+    With --json -, the program's output goes there, too. `octavo run FILE` gives the result that
+    `octavo run -- PROGRAM` would have given.
     """
     with guarded():
         if out is None:

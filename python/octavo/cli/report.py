@@ -1,4 +1,4 @@
-"""`octavo report`: make report.html again from a result, and its figures for a paper."""
+"""`octavo report`: rebuilds report.html from a result, and draws its figures for a paper."""
 
 from pathlib import Path
 
@@ -12,14 +12,12 @@ from octavo.terminal.console import make_console, say
 
 @command("report")
 def report(
-    directory: Path = argument(
-        "DIR", "A directory that `octavo run`, `curves` or `sim` wrote by --out."
-    ),
+    directory: Path = argument("DIR", "A directory of `octavo run`, `curves` or `sim` --out."),
     figures: str | None = option(
         None,
         "svg,pdf,png",
-        "Draw the figures for a paper too, in these formats, into the folder `figures` "
-        "beside the report.",
+        "Also draw the figures for a paper in these formats, into the folder `figures` beside the "
+        "report.",
     ),
     out: str | None = option(
         None, "DIR", "Write to this directory (default: the results').", "--out", "-o"

@@ -46,23 +46,21 @@ def reproduce(
         "--out",
         "-o",
     ),
-    max_instructions: str | None = option(
-        None, "N", "End each program after so many instructions."
-    ),
-    large: bool = flag(f"Of {LARGE}: workloads of gigabytes, as in the paper. Takes hours."),
-    estimate: bool = flag(f"Of {ALL}: only say how long the rest takes."),
+    max_instructions: str | None = option(None, "N", "End each program after N instructions."),
+    large: bool = flag(f"For {LARGE}: workloads of gigabytes, as in the paper. Takes hours."),
+    estimate: bool = flag(f"For {ALL}: only show how long the remaining parts take."),
     *,
     output: options.DocumentOutput,
 ) -> None:
     """Run STUDY over the real programs found here; the tables go to standard output.
 
-    Each traces about a dozen programs: minutes in all, and with two page sizes most of an hour.
-    Tailored page sizes and perforated pages want those of `make workloads`, too; perforated pages
-    begin with some hundred simulations of random accesses, and Ctrl-C keeps what is done.
-    `--max-instructions 500M` makes it quicker.
+    Each study traces about a dozen programs: this takes minutes, and for two page sizes most of an
+    hour. Tailored page sizes and perforated pages also need the programs of `make workloads`.
+    Perforated pages begin with some hundred simulations of random accesses; Ctrl-C keeps finished
+    ones. `--max-instructions 500M` makes a study faster.
 
-    `all` runs all of them, and writes one report with a summary of which claims hold to the DIR of
-    --out. It keeps each finished part there: after Ctrl-C or a kill, the same command continues.
+    `all` runs all studies, and writes one report to the DIR of --out, with a summary of the claims
+    that hold. It keeps each finished part there: after Ctrl-C or a kill, the same command goes on.
     """
     with guarded(), ExitStack() as stack:
         choose(study, (*STUDIES, ALL), "study")
@@ -109,7 +107,7 @@ def _reproduce_all(
     *,
     estimate: bool,
 ) -> None:
-    """All papers, with what was done before in the directory."""
+    """Runs all papers, except the parts that the directory has already."""
     from octavo._core import ENGINES
     from octavo.studies.all_papers import REPORT, AllPapers
 
@@ -125,7 +123,7 @@ def _reproduce_all(
     try:
         papers.run(request, _files)
     except KeyboardInterrupt:
-        request.say(f"What is done is kept in {out}; the same command continues.")
+        request.say(f"Finished parts are kept in {out}; the same command continues.")
         papers.write_report()
         raise
     papers.write_report()

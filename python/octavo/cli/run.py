@@ -41,7 +41,7 @@ Exit status: the program's own, 0 for a trace; 128 + N when signal N ended it or
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The TLBs and page sizes to choose among, and what larger pages may cost."""
+    """The TLBs, the page sizes to choose among, and the limits of the advice."""
 
     page_sizes: str = option(
         units.DEFAULT_PAGE_SIZES,
@@ -63,15 +63,15 @@ class RunOptions:
     max_growth: str = option(
         "25%",
         "PERCENT",
-        "How much more memory larger pages may take to be advised; growth below 8 MiB, or "
+        "Limit of the growth of memory for larger pages to be advised; growth below 8 MiB, or "
         "1% of this machine's memory, is always accepted.",
     )
 
     native_time: str | None = option(
         None,
         "USER[,SYSTEM]",
-        "Processor time that what counts takes natively, in user mode and in the kernel, such as "
-        "2.2s,0.9s: gains are then shares of it (default: estimated from the instructions).",
+        "Native processor time of the counted part, in user mode and in the kernel, such as "
+        "2.2s,0.9s: gains are shares of it (default: estimated from the instructions).",
     )
 
     def configuration(self, scope: dict[str, Any]) -> Configuration:
@@ -100,14 +100,14 @@ def run(
     tracing: options.WarmedTracing,
     allocating: options.Allocations,
     per_process: bool = flag("Judge and show each process alone, not those of a program together."),
-    advice: bool = flag("Say which page size to choose.", default=True),
+    advice: bool = flag("Advise a page size.", default=True),
     output: options.Output,
 ) -> None:
     """Run PROGRAM under the tracer and count, for every page size, TLB misses and memory.
 
-    The program keeps its standard input, output and error; all that Octavo says goes to
-    standard error. With --json -, the program's output goes there, too. In place of a program, a
-    trace may be given alone: a file, - for standard input, or a synthetic one (synth:…).
+    The program keeps its standard input, output and error; messages of Octavo go to standard error.
+    With --json -, the program's output goes there, too. A trace may be given instead of a program:
+    a file, - for standard input, or a synthetic trace (synth:…).
     """
     with guarded(), ExitStack() as stack:
         is_trace = means_a_trace(command, **tracing.of_traces())
@@ -134,7 +134,7 @@ def run(
 
 
 def _show_result() -> Callable[..., None]:
-    """The printer of results. It takes long to import, which is done while the program runs."""
+    """The function that prints results. Its slow import happens while the program runs."""
     from octavo.terminal.run import show_result
 
     return show_result

@@ -1,4 +1,4 @@
-"""Text that a command shows, on standard output or in the file that `--out` names; and as JSON."""
+"""The output of a command that shows a text: standard output or the file of `--out`, and JSON."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 class Shown:
     """The places that `--out` and `--json` name, checked before any work is done.
 
-    The text goes to standard output where no file is named and the JSON does not go there.
+    The text goes to standard output unless `--out` names a file or the JSON goes there.
     """
 
     def __init__(self, asked: TextOutput, inputs: Sequence[str] = ()) -> None:
-        """`inputs` are read. Raises UsageError or CannotRun for a place that cannot be written."""
+        """`inputs` are files that are read. Raises UsageError or CannotRun for a place that cannot
+        be written.
+        """
         check_not_read("--out", asked.out, inputs)
         self._file = None
         if asked.out not in (None, STANDARD_OUTPUT):
             self._file = NewFile(asked.out, force=asked.force, option="--out")
         self.write_json = asked.document_file(beside=asked.out, inputs=inputs)
-        """Writes the document, made only where it was asked for."""
+        """Writes the document, which is made only with `--json`."""
         self._is_silent = asked.json == STANDARD_OUTPUT and self._file is None
 
     def write_console(self, show: Callable[[Console], None]) -> None:
@@ -53,16 +55,14 @@ class Shown:
 
 
 def check_not_read(option: str, name: str | None, inputs: Iterable[str]) -> None:
-    """Refuses to write to a file that is read, also where files may be overwritten. Raises
-    UsageError.
-    """
+    """Raises UsageError for an output file that is also an input, even with `--force`."""
     for read in inputs:
         if name and STANDARD_OUTPUT not in (name, read) and _is_one_file(name, read):
             raise UsageError(f"{option}: `{name}` is read; give another file.")
 
 
 def check_distinct(*, out: str | None, json: str | None) -> None:
-    """Refuses one place for two outputs. Raises UsageError."""
+    """Raises UsageError where two outputs have one place."""
     if not out or not json:
         return
     if out == json == STANDARD_OUTPUT:

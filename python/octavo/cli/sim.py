@@ -50,7 +50,7 @@ class SimOptions:
     """The machine, the designs, and how they are simulated."""
 
     machine: str = option(
-        DEFAULT_MACHINE, "NAME|FILE.toml", "A machine that ships with Octavo, or yours."
+        DEFAULT_MACHINE, "NAME|FILE.toml", "A machine of octavo list machines, or a file of yours."
     )
     designs: list[str] | None = option(
         None,
@@ -64,43 +64,41 @@ class SimOptions:
     cores: str | None = option(
         None,
         "N",
-        "Give the machine so many cores, on which threads are placed one after another: "
-        "short for --set core.count=N (default: as the machine has).",
+        "Give the machine N cores, on which threads are placed in turn: short for --set "
+        "core.count=N (default: that of the machine).",
     )
-    warm_up: str = option(
-        "0", "N", "Simulate so many instructions of each process without counting."
-    )
+    warm_up: str = option("0", "N", "Simulate N instructions of each process without counting.")
     fast_forward: bool = flag(
-        "No core executes the instructions of --warm-up, so that no time passes: TLBs, caches, "
-        "page tables and memory change as usual. Several times faster with --timing out-of-order."
+        "Skip the core model in --warm-up, so that no time passes: TLBs, caches, page tables and "
+        "memory change as usual. Several times faster with --timing out-of-order."
     )
     interval: str | None = option(None, "N", "Also report all counters every N instructions.")
     check: bool = flag("Compare each translation with the page table's; slower.")
     timing: str = option(
         BY_STREAM,
         "NAME",
-        "How cycles are computed: `additive` adds all latencies up; `overlapped` does so, too, but "
+        "How cycles are computed: `additive` adds up all latencies; `overlapped` also does, but "
         "overlaps walks as far as the walkers allow; `out-of-order` executes the instructions on "
-        "the machine's core; `auto` does so where the machine describes its core and the program "
-        "or trace has register dependences, else it is `additive`.",
+        "the machine's core; `auto` is `out-of-order` where the machine describes its core and the "
+        "program or trace has register dependences, else `additive`.",
     )
     virtualised: bool = flag(
-        "Run programs in the guest of a virtual machine: its page tables and the host's "
-        "are walked, and the machine's memory is the guest's. host.… settings say the rest."
+        "Run programs in the guest of a virtual machine: walks read its page tables and the "
+        "host's, and the machine's memory is the guest's. Settings host.… describe the host."
     )
     host_policy: str | None = option(
         None,
         "POLICY",
-        "The policy of page sizes of the host, such as thp; makes the machine "
-        "--virtualised (default: each design's own).",
+        "The page-size policy of the host, such as thp; implies --virtualised (default: that of "
+        "each design).",
     )
     perf_4k: str | None = option(
         None,
         "FILE",
-        "`perf stat -x, -o FILE` of the program on a real machine without transparent "
-        "huge pages; with --perf-thp, execution times come from what was measured, too.",
+        "A file of `perf stat -x, -o FILE` for the program on a real machine without transparent "
+        "huge pages; with --perf-thp, execution times are also computed from the measurement.",
     )
-    perf_thp: str | None = option(None, "FILE", "As --perf-4k, with transparent huge pages.")
+    perf_thp: str | None = option(None, "FILE", "Like --perf-4k, with transparent huge pages.")
 
     def choices(self) -> dict[str, Any]:
         """The arguments of `configure_sim`. Raises UsageError."""
@@ -123,9 +121,9 @@ def sim(
 ) -> None:
     """Simulate PROGRAM, or a trace, on a machine with each of several translation designs.
 
-    Each design has an operating system, memory, TLBs, page walks and caches of its own; all are
-    fed by one run. The program keeps its standard streams; all that Octavo says goes to standard
-    error, and with --json - so does the program's output.
+    Each design has an operating system, memory, TLBs, page walks and caches of its own; one run
+    feeds all designs. The program keeps its standard streams; messages of Octavo go to standard
+    error. With --json -, the program's output goes there, too.
     """
     otherwise = "These are a few counters; --out and --json have all."
     run_engine(ENGINE, command, chosen.choices, tracing, output, show_sim, otherwise)

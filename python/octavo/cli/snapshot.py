@@ -38,8 +38,8 @@ def snapshot(
     *,
     document: options.DocumentOutput,
 ) -> None:
-    """Record how the memory of this machine is fragmented, and how much of its free memory pages
-    of each size could use.
+    """Record the fragmentation of this machine's memory, and the free memory that pages of each
+    size could use.
     """
     with guarded():
         write_document = document.document_file(beside=out)

@@ -26,7 +26,7 @@ SCHEMA = "octavo/study/1"
 ACTIONS = ("run", "resume", "status", "query", "diff")
 _DIFFERENT = 1
 _SHOWN_ROWS = 1000
-"""Of an answer as a table; JSON has all."""
+"""Limit of rows in a table of an answer; the JSON has all."""
 _EPILOG = """\b
 Examples:
   octavo study run study.toml
@@ -48,11 +48,11 @@ Exit status: 0, or
 def study(
     action: str = argument(
         "|".join(ACTIONS),
-        "Simulate what is missing (resume: only in a data set that exists); say what is there; ask "
-        "a question in SQL of the tables `simulations` and `rows`; compare two.",
+        "Run missing simulations (resume: only in a data set that exists); show the status; query "
+        "the tables `simulations` and `rows` in SQL; compare two studies.",
     ),
     file: str = argument("FILE", "A study file."),
-    more: str | None = argument("[SQL|FILE]", "Of query and of diff.", None),
+    more: str | None = argument("[SQL|FILE]", "The query, or the study to compare with.", None),
     on: str = option(
         "local", "local|ray|ray://HOST:PORT", "Run on this machine, or on a Ray cluster."
     ),
@@ -63,7 +63,7 @@ def study(
         parser=options.whole_number(1),
     ),
     estimate: bool = flag(
-        "Of run and resume: only say what it would take. Programs are recorded for that."
+        "For run and resume: only show the time that it would take. Programs are recorded for it."
     ),
     *,
     output: options.DocumentOutput,
@@ -132,7 +132,7 @@ def _run(
 
 
 def _record(given: Study, data_set: DataSet, console: Any, output: Any) -> dict[str, str]:
-    """Records the programs that have no trace yet; says how programs failed."""
+    """Records the programs that have no trace yet; returns and shows failures by program."""
     from octavo.sweeps.recordings import failures, record_program
 
     for name in given.unrecorded:
@@ -207,7 +207,7 @@ def _diff(file: str, other: str, write: Any, output: Any) -> None:
 
 
 def _difference(one: Difference) -> tuple[Any, ...]:
-    """The cells of a line."""
+    """The cells of a difference's row."""
     labels = ", ".join(f"{value}" for value in one.labels.values() if value is not None)
     if one.metric == "key":
         there = ("no" if key is None else "yes" for key in (one.before, one.after))
@@ -216,7 +216,7 @@ def _difference(one: Difference) -> tuple[Any, ...]:
 
 
 def _stored(file: str) -> SweepResult:
-    """The results of a study, as far as there are any."""
+    """The results of a study that exist so far."""
     from octavo.sweeps.data_set import DataSet
     from octavo.sweeps.results import SweepResult
     from octavo.sweeps.study_file import read_study
