@@ -1,1 +1,1 @@
-"""The reports: HTML pages that need nothing but themselves, and their figures for a paper."""
+"""Reports: HTML pages that load no other files, and their figures for a paper."""

@@ -1,4 +1,4 @@
-"""`python -m octavo.report DIR` is `octavo report DIR`."""
+"""Runs `python -m octavo.report DIR` as `octavo report DIR`."""
 
 import runpy
 import sys

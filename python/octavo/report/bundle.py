@@ -1,6 +1,6 @@
 """The libraries that draw the figures of a page, as one script.
 
-It is made once, when Octavo is built: `python -m octavo.report.bundle FILE`.
+The build makes it once: `python -m octavo.report.bundle FILE`.
 """
 
 import sys
@@ -12,14 +12,16 @@ PLACES = (
     Path(__file__).with_name(_NAME),
     Path(__file__).resolve().parents[3] / "build" / _NAME,
 )
-"""Inside the package, and in a checkout."""
+"""The place in the package, and that in a checkout."""
 
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
 
 
 @cache
 def read_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed; made again, in a second or two, where the build has not."""
+    """The script with Vega, Vega-Lite and Vega-Embed; made here, in a second or two, where the
+    build has not.
+    """
     for place in PLACES:
         if place.is_file():
             return place.read_text(encoding="utf-8")
@@ -27,7 +29,7 @@ def read_bundle() -> str:
 
 
 def make_bundle() -> str:
-    """The script, such that it may stand inside a script element: no text in it closes that."""
+    """The script, in a form that may stand in a script element: no text in it closes that."""
     import vl_convert
 
     return vl_convert.javascript_bundle(_EXPORT).replace("</script", "<\\/script")

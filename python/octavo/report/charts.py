@@ -28,12 +28,12 @@ STREAM_NAMES = {"fetch": "code", "data": "data"}
 REGIONS_DRAWN = 14
 _WIDTH, _HEIGHT = 430, 220
 _LEAST_GAIN = 0.005
-"""Shares of the time below which nothing is drawn: the answer says that there is no gain."""
+"""Least share of the time that is drawn; for less, the answer says that there is no gain."""
 
 
 def misses_chart(rows: Sequence[Row], depth: int, advised: dict[str, int]) -> Spec:
-    """Misses over the page size, on logarithmic axes: a line for code and one for data, of each
-    TLB level; rings mark the advised sizes.
+    """Misses over the page size, on logarithmic axes: for each TLB level, a line for code and one
+    for data; rings mark the advised sizes.
     """
     values: Values = []
     for level in range(1, depth + 1):
@@ -73,8 +73,8 @@ def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
 def gains_chart(
     advice: Sequence[dict[str, Any]], processes: Mapping[str | None, str]
 ) -> Spec | None:
-    """Time that larger pages would save, with its interval; None where that is next to nothing.
-    `processes` are names of owners.
+    """Time that larger pages would save, with its interval; None where all are below _LEAST_GAIN.
+    `processes` maps owners to longer names.
     """
     values = list(_gains(advice, processes))
     if all(value["low"] > -_LEAST_GAIN and value["high"] < _LEAST_GAIN for value in values):
@@ -116,17 +116,17 @@ def _gains(
         else:
             size = format_bytes(item.get("gain_page_size") or item["page_size"])
             if item["scope"] == "program":
-                of = STREAM_NAMES[item["stream"]]
+                memory = STREAM_NAMES[item["stream"]]
                 if item["reason"] == "no-gain" and gain["expected"] >= Thresholds.min_gain:
                     continue  # page walks too few to change anything
             else:
-                of, owner = item["region"], owner_of(item)
+                memory, owner = item["region"], owner_of(item)
                 if gain["high"] < _LEAST_GAIN:
                     continue
                 if not is_one:
-                    of = f"{processes.get(owner, owner)}: {of}"
-            name = f"{of}, {size}"
-        expected, low, high = (format_share(gain[of]) for of in ("expected", "low", "high"))
+                    memory = f"{processes.get(owner, owner)}: {memory}"
+            name = f"{memory}, {size}"
+        expected, low, high = (format_share(gain[end]) for end in ("expected", "low", "high"))
         figure = f"{expected} ({low} to {high})"
         yield {"name": name, **gain, "figure": figure}
 
@@ -137,8 +137,8 @@ def map_chart(
     depth: int,
     processes: Mapping[str | None, str],
 ) -> Spec | None:
-    """The address space, highest addresses first: misses of each region as heat, by page size.
-    `processes` are names of owners.
+    """Misses of each region as heat, by page size, with the highest addresses first; None without
+    misses. `processes` maps owners to longer names.
     """
     advised = {
         (item["region"], item["start"], item["page_size"])
@@ -150,16 +150,17 @@ def map_chart(
     is_one = len({owner for (owner, *_), _ in drawn}) == 1
     values: Values = []
     # Processes have address spaces of their own.
-    for (owner, name, start), members in sorted(drawn, key=lambda of: (of[0][0] or "", -of[0][2])):
+    in_order = sorted(drawn, key=lambda region: (region[0][0] or "", -region[0][2]))
+    for (owner, name, start), members in in_order:
         extent = format_bytes(max(row.get("bytes", 0) for row in members))
         label = name if is_one else f"{processes.get(owner, owner)}: {name}"
         by_size: dict[int, list[Row]] = {}
         for row in members:
             if row["component"] in _last_level(depth):
                 by_size.setdefault(row["page_size"], []).append(row)
-        for size, of in by_size.items():
-            misses = sum(row["misses"] for row in of)
-            rates = [row["mpki"] for row in of]
+        for size, of_size in by_size.items():
+            misses = sum(row["misses"] for row in of_size)
+            rates = [row["mpki"] for row in of_size]
             known = [rate for rate in rates if rate is not None]
             rate = sum(known) if len(known) == len(rates) else misses
             values.append(
@@ -194,7 +195,7 @@ def map_chart(
         .mark("rect", fillOpacity=0, stroke=COLOURS["code"], strokeWidth=2)
         .encode(x=x, y=y, tooltip=tooltip)
     )
-    # All cells, so that a region or a size that never misses keeps its place.
+    # A background for all cells, so that a region or a size without misses keeps its place.
     ground = vl.Chart().mark("rect", color=HEAT, opacity=0.05).encode(x=x, y=y, tooltip=tooltip)
     chart = vl.layer(ground, cells, rings, data={"values": values})
     return finished(

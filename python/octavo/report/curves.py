@@ -32,7 +32,7 @@ _CHARTS: tuple[tuple[str, str, Callable[..., Spec], Callable[[Values], Values]],
     ("cpi", "costs", costs_chart, list),
     ("caches", "caches", cache_chart, list),
 )
-"""Figures by their names, the names of their data, and what makes them and their records."""
+"""For each figure: its name, the name of its data, and functions that make it and its records."""
 
 
 def render_curves(data: dict[str, Any]) -> str:
@@ -70,13 +70,17 @@ def render_curves(data: dict[str, Any]) -> str:
 
 
 def answer(data: dict[str, Any]) -> str:
-    """How many entries a TLB needs to miss once in 1000 instructions, in a sentence."""
+    """A sentence with the entries that a TLB needs to miss once in 1000 instructions."""
     parts = []
     for stream, values in data.get("needed", {}).items():
         sizes = [size for size, _ in data["sizes"] if size in _NAMED_SIZES]
-        of = {value["size"]: value["entries"] for value in values if value["rate"] == 1}
-        found = [f"{of[size]:,} with {format_bytes(size)} pages" for size in sizes if size in of]
-        # Code and data together are beside the point where they are there apart.
+        entries = {value["size"]: value["entries"] for value in values if value["rate"] == 1}
+        found = [
+            f"{entries[size]:,} with {format_bytes(size)} pages"
+            for size in sizes
+            if size in entries
+        ]
+        # Code and data in one TLB are named only where there are no separate TLBs.
         if found and (stream in ("Code", "Data") or len(data["needed"]) == 1):
             parts.append(f"{stream.lower()} needs {', '.join(found)}")
     per = "1000 instructions" if data["has_instructions"] else "1000 references"
@@ -89,21 +93,21 @@ def curves_figures(data: dict[str, Any]) -> dict[str, Spec]:
     """Every figure for a paper, by the name of its file."""
     figures: dict[str, Spec] = {}
     for stream, values in data["misses"].items():
-        of = _FILE_NAMES[stream]
+        suffix = _FILE_NAMES[stream]
         if values:
-            figures[f"misses-{of}"] = misses_figure(data, values)
+            figures[f"misses-{suffix}"] = misses_figure(data, values)
         for name, key, chart, records in _CHARTS:
             by_stream = data.get(key, {})
             if by_stream.get(stream):
-                figures[f"{name}-{of}"] = chart(data, records(by_stream[stream]))
+                figures[f"{name}-{suffix}"] = chart(data, records(by_stream[stream]))
         for index, by_pages in _by_index(data["sets"][stream]).items():
             name = index.replace(":", "-")
-            figures[f"sets-{of}-{name}"] = sets_figure(data, by_pages)
+            figures[f"sets-{suffix}-{name}"] = sets_figure(data, by_pages)
     return figures
 
 
 def _by_index(sets: dict[str, dict[str, Values]]) -> dict[str, dict[str, Values]]:
-    """Each index's records, by pages."""
+    """The records of each index, by pages."""
     found: dict[str, dict[str, Values]] = {}
     for pages, by_index in sets.items():
         for index, values in by_index.items():

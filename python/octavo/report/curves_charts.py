@@ -1,7 +1,7 @@
 """The figures of curves as Vega-Lite specifications.
 
 Each takes records of `octavo.report.curves_data` for one choice of stream (and pages, and index);
-the page puts others in the place of those when the reader chooses.
+the page replaces the records when the reader chooses another.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def misses_panels(data: dict[str, Any], values: Values) -> dict[str, vl.Chart]:
 
 
 def panel_values(values: Values, pages: str, base: str) -> Values:
-    """The records of a panel: its own, and those of the smallest page size."""
+    """The records of a panel: those of its pages and of the smallest page size."""
     return [value for value in values if value["pages"] in (pages, base) and value["misses"]]
 
 
@@ -86,7 +86,7 @@ def _misses_panel(data: dict[str, Any], colour: str, values: Values) -> vl.Chart
 
 
 def _rates(data: dict[str, Any]) -> tuple[float, float]:
-    """The least rate and the greatest, of all streams: panels have one scale."""
+    """The lowest and the highest rate of all streams, for the common scale of all panels."""
     rates = [
         value["rate"]
         for values in data["misses"].values()
@@ -103,17 +103,17 @@ def misses_figure(data: dict[str, Any], values: Values) -> Spec:
 
 
 def needed_chart(data: dict[str, Any], values: Values) -> Spec:
-    """Entries that a TLB needs to miss no more than so often, over the page size."""
+    """Entries that a TLB needs for each of the rates NEEDED, over the page size."""
     per = "1000 instructions" if data["has_instructions"] else "1000 references"
     names = [f"{rate:g}" for rate in NEEDED]
     x = page_size_axis(data["sizes"])
     y = vl.Y(
         "entries:Q",
-        title=f"entries for so many misses per {per}",
+        title=f"entries for a number of misses per {per}",
         scale=vl.Scale(type="log", base=2, nice=False),
         axis=vl.Axis(
             values=[1 << power for power in range(13)],
-            # Where all values are one, the other ticks would be at its place.
+            # Where all values are equal, all other ticks would stand at the same place.
             labelExpr="inrange(datum.value, domain('y')) ? datum.label : ''",
             format="d",
             labelOverlap="greedy",
@@ -169,8 +169,8 @@ def costs_chart(data: dict[str, Any], values: Values) -> Spec:
 
 
 def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
-    """Working sets over the page size, relative to 4 KiB pages: a line a window; two sizes are
-    marks, at the larger one.
+    """Working sets over the page size, relative to 4 KiB pages: a line for each window; two page
+    sizes are marks at the larger one.
     """
     x = page_size_axis(data["sizes"])
     y = vl.Y(
@@ -215,7 +215,7 @@ def sets_chart(data: dict[str, Any], values: Values) -> Spec:
 
 
 def sets_figure(data: dict[str, Any], by_pages: dict[str, Values]) -> Spec:
-    """The same for several page sizes, a panel for each, all on one scale of colours."""
+    """Heat maps of the cost of misses for several page sizes, on one scale of colours."""
     panels = [
         _sets_panel(data, values).properties(width=_MAP_WIDTH, height=_MAP_HEIGHT, title=pages)
         for pages, values in by_pages.items()

@@ -1,6 +1,6 @@
-"""The report of curves as plain data: `report.json`, from which pages and figures come.
+"""The report of curves as plain data: `report.json`, from which pages and figures are made.
 
-The rows have every number; the report keeps as many points as a figure can show.
+The rows have every number; the report keeps only as many points as a figure can show.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs
 SCHEMA = "octavo/curves-report/1"
 WAYS = tuple(range(1, 17))
 NEEDED = (10.0, 1.0, 0.1)
-"""Misses per 1000 instructions, or references, for which the entries needed are shown."""
+"""Misses per 1000 instructions, or references, for which the needed entries are shown."""
 _PAIR_INDEXES = ("exact", "small", "large")
 
 Record = dict[str, Any]
@@ -52,13 +52,13 @@ def report_data(result: CurvesResult) -> Record:
         "pairs": [pair_name(pair.small, pair.large) for pair in configuration.two_sizes],
         "windows": [_window_name(window) for window in configuration.windows_refs],
         "grids": [asdict(grid) for grid in grids(result) if grid.rows],
-        "misses": {name: list(of.misses()) for name, of in shown.items()},
-        "needed": {name: list(of.needed()) for name, of in shown.items()},
-        "costs": {name: list(of.costs()) for name, of in shown.items()},
-        "working_sets": {name: list(of.working_sets()) for name, of in shown.items()},
-        "sets": {name: of.sets() for name, of in shown.items()},
+        "misses": {name: list(stream.misses()) for name, stream in shown.items()},
+        "needed": {name: list(stream.needed()) for name, stream in shown.items()},
+        "costs": {name: list(stream.costs()) for name, stream in shown.items()},
+        "working_sets": {name: list(stream.working_sets()) for name, stream in shown.items()},
+        "sets": {name: stream.sets() for name, stream in shown.items()},
         "lines": [format_bytes(size) for size in configuration.line_sizes],
-        "caches": {name: list(of.caches()) for name, of in shown.items()},
+        "caches": {name: list(stream.caches()) for name, stream in shown.items()},
     }
 
 
@@ -89,14 +89,14 @@ class _Shown:
             yield from self._curve(pair_name(pair.small, pair.large), counts)
 
     def needed(self) -> Iterator[Record]:
-        """The entries of a fully associative TLB with which it misses no more than each of NEEDED,
-        by page size; nothing where more would be needed than were counted.
+        """The entries of a fully associative TLB for each of the rates NEEDED, by page size; no
+        record where more entries would be needed than were counted.
         """
         rated = self._curves.rated_instructions or self._curves.references
         for size, stack in self._curves.stack.items():
             for rate in NEEDED:
                 most = rate * rated / 1000
-                # Misses fall with the entries.
+                # Misses fall as entries increase.
                 entries = bisect_left(stack.misses, -most, key=lambda count: -count) + 1
                 if entries <= len(stack.misses):
                     pages = format_bytes(size)
@@ -122,7 +122,7 @@ class _Shown:
     def _of_all(
         self, full: int = 0, sets: tuple[int, int] = (1, 1)
     ) -> Iterator[tuple[str, int, float]]:
-        """One TLB's misses for each page size and pair, and what a miss costs."""
+        """One TLB's misses for each page size and pair, and the cycles of a miss."""
         configuration = self._configuration
         for size in configuration.page_sizes:
             misses = (
@@ -143,7 +143,7 @@ class _Shown:
         return {"tlb": tlb, "pages": pages, "misses": misses, "cost": cost}
 
     def caches(self) -> Iterator[Record]:
-        """Misses of the caches that the terminal shows too."""
+        """Misses of the caches that the terminal also shows."""
         for caches in self._curves.caches.values():
             for ways in SHOWN_WAYS:
                 for size in SHOWN_BYTES:
@@ -158,7 +158,7 @@ class _Shown:
                         }
 
     def working_sets(self) -> Iterator[Record]:
-        """Average working sets over those with 4 KiB pages."""
+        """Average working sets, relative to those with 4 KiB pages."""
         lived = self._lived
         for (size, window), byte_refs in self._byte_refs.items():
             yield from self._working_set(format_bytes(size), size, window, byte_refs, "one")
@@ -206,7 +206,7 @@ class _Shown:
             }
         return found
 
-    def _table(self, of: Any, penalty: float) -> list[Record]:
+    def _table(self, count_misses: Any, penalty: float) -> list[Record]:
         levels = self._configuration.max_sets.bit_length()
         return [
             {
@@ -217,7 +217,7 @@ class _Shown:
             }
             for level in range(levels)
             for ways in WAYS
-            if (misses := of(1 << level, ways)) is not None
+            if (misses := count_misses(1 << level, ways)) is not None
         ]
 
 

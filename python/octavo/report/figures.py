@@ -1,6 +1,6 @@
-"""Figures as files for a paper: SVG, PDF and PNG, the same bytes each time.
+"""Figures as files for a paper: reproducible SVG, PDF and PNG.
 
-Text stays text, and a PDF holds its fonts.
+Text stays text, and a PDF embeds its fonts.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from octavo.base.text import printable_document
 from octavo.report.theme import Spec, for_paper
 
 _PNG_SCALE = 3
-"""Pixels to a point: 216 dpi."""
+"""Pixels per point: 216 dpi."""
 
 
 _NAME = re.compile(r'(?<=id=")(?:clip|gradient_)\d+(?=")|(?<=url\(#)(?:clip|gradient_)\d+(?=\))')
-"""Identifiers within an SVG, which the library numbers on from figure to figure."""
+"""Identifiers in an SVG; the library's numbers go on from figure to figure."""
 _RESOURCES = re.compile(rb"(?:^[ ]*/\w+ \d+ 0 R\n){2,}", flags=re.MULTILINE)
-"""Entries of a dictionary in a PDF. The library has them in any order; with the same lines in
-another order a file is as long, so that no place in it changes. (Several fonts would come in any
-order too: `for_paper` has one.)"""
+"""Entries of a dictionary in a PDF, which the library writes in random order. Sorting them keeps
+all offsets in the file. (Several fonts would also be in random order: `for_paper` uses one.)"""
 
 
 def svg_of(spec: Spec) -> str:
@@ -35,17 +34,17 @@ def svg_of(spec: Spec) -> str:
 def _svg(spec: Spec) -> str:
     names: dict[str, str] = {}
 
-    def settled(match: re.Match[str]) -> str:
+    def renamed(match: re.Match[str]) -> str:
         return names.setdefault(match[0], f"def{len(names)}")
 
-    return _NAME.sub(settled, vl_convert.vegalite_to_svg(spec))
+    return _NAME.sub(renamed, vl_convert.vegalite_to_svg(spec))
 
 
 def _pdf(spec: Spec) -> bytes:
-    def settled(match: re.Match[bytes]) -> bytes:
+    def in_order(match: re.Match[bytes]) -> bytes:
         return b"".join(sorted(match[0].splitlines(keepends=True)))
 
-    return _RESOURCES.sub(settled, vl_convert.svg_to_pdf(_svg(spec)))
+    return _RESOURCES.sub(in_order, vl_convert.svg_to_pdf(_svg(spec)))
 
 
 _MAKERS: dict[str, Callable[[Spec], bytes]] = {
@@ -57,7 +56,7 @@ FORMATS = tuple(_MAKERS)
 
 
 def read_formats(text: str) -> list[str]:
-    """`svg,pdf` → both. Raises UsageError."""
+    """`svg,pdf` → [`svg`, `pdf`]. Raises UsageError."""
     return [choose(part.strip(), FORMATS, "format of figures") for part in text.split(",")]
 
 

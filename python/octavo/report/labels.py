@@ -1,4 +1,4 @@
-"""Lines that bear their names at their ends, so that no reader looks from a legend to a line."""
+"""Lines with their names at their ends instead of a legend."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from octavo.report import vegalite as vl
 from octavo.report.theme import Values, without_middle
 
 LONGEST = 14
-"""Characters of a name; a longer one loses its middle."""
+"""Most characters of a name; a longer name loses its middle."""
 _CHARACTER_PIXELS, _LABEL_DISTANCE = 7, 11
 _LABEL_PIXELS = 13
-"""Between two names below one another."""
+"""Distance between two names below one another."""
 
 
 def label_room(names: Iterable[str]) -> dict[str, int]:
-    """The padding of a figure, with room at its right for the names of its lines."""
+    """The padding of a figure, with room at the right for the names of its lines."""
     longest = min(max(map(len, names), default=0), LONGEST)
     right = round(longest * _CHARACTER_PIXELS) + _LABEL_DISTANCE
     return {"left": 5, "top": 5, "bottom": 5, "right": right}
@@ -34,9 +34,9 @@ def labelled_lines(
     only: str = "true",
     **mark: Any,
 ) -> vl.Chart:
-    """A line of each name in `colours`, with the name behind its last point. `values` come from
-    `with_labels`; a page gives them later where the reader chooses. `only` records that pass a
-    test are points of lines.
+    """A line for each name in `colours`, with the name behind its last point. `values` come from
+    `with_labels`; a page may replace them later. `only` is a test in Vega's language that records
+    must pass to be points of lines.
     """
     colour = vl.named(f"{key}:N", colours, legend=None)
     lines = (
@@ -63,9 +63,9 @@ def labelled_lines(
 
 
 def with_labels(values: Values, key: str, x: str, y: str, *, height: int) -> Values:
-    """The records, those at the ends of lines with `label_dy`: by how many pixels the name is
-    below the line's end, to be apart from the other names in a figure of such a height, whose
-    y is logarithmic.
+    """The records; those at the ends of lines get `label_dy`, the pixels from the line's end down
+    to its name, so that names do not overlap. `height` is that of the figure, whose y axis is
+    logarithmic.
     """
     if not values:
         return []
@@ -74,10 +74,10 @@ def with_labels(values: Values, key: str, x: str, y: str, *, height: int) -> Val
         last = ends.get(value[key])
         if last is None or value[x] >= last[x]:
             ends[value[key]] = value
-    # Between the least and the greatest value are all pixels.
+    # The axis reaches from the least to the greatest value.
     every = [value[y] for value in values]
     start, span = log(min(every)), log(max(every) / min(every))
-    # One value alone is drawn at half of the height.
+    # A single value is drawn at half the height.
     pixels = [
         (log(end[y]) - start) / span * height if span else height / 2 for end in ends.values()
     ]
@@ -93,13 +93,13 @@ def with_labels(values: Values, key: str, x: str, y: str, *, height: int) -> Val
 
 
 def spread(places: Sequence[float], gap: float, room: float) -> list[float]:
-    """The places, moved as little as need be to stand at least `gap` apart, within 0 to `room`;
-    nearer to each other only where there is no room for all.
+    """The places, moved as little as possible to be at least `gap` apart within 0 to `room`; closer
+    together where there is not enough room for all.
     """
     gap = min(gap, room / max(len(places) - 1, 1))
     order = sorted(range(len(places)), key=lambda at: places[at])
     blocks: list[tuple[float, list[int]]] = []
-    """Places that touch: where the first is, and all of them."""
+    """Blocks of places that are `gap` apart: the first place, and the indices of all."""
 
     def within(first: float, members: Sequence[int]) -> float:
         return max(0.0, min(first, room - gap * (len(members) - 1)))

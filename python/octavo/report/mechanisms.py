@@ -1,7 +1,7 @@
-"""The figures of mechanisms: for docs/explanation, and for the designs of `octavo explain`.
+"""Figures of mechanisms, for docs/explanation and for the designs of `octavo explain`.
 
-Lines and letters have the colour of the text around them. In a page of the site the figure is part
-of the page, and follows its light or dark scheme; alone, it follows that of the system.
+Lines and letters have the colour of the surrounding text. In a page of the site, a figure follows
+the light or dark scheme of the page; as a file, it follows that of the system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Figure:
     def box(
         self, x: int, y: int, width: int, height: int, *lines: str, fill: str | None = None
     ) -> None:
-        """A box with lines of text in its middle, empty or filled with a colour."""
+        """A box with lines of text in its middle, optionally filled with a colour."""
         colour = f'fill="{fill}" fill-opacity="0.3"' if fill else 'fill="none"'
         at = f'x="{x}" y="{y}" width="{width}" height="{height}"'
         self._parts.append(f'<rect {at} rx="3" stroke="currentColor" {colour}/>')
@@ -41,7 +41,7 @@ class Figure:
             self.words(x + width // 2, round(first + 18 * number), line)
 
     def arrow(self, x1: int, y1: int, x2: int, y2: int) -> None:
-        """A line with a head at its end; it is horizontal or vertical."""
+        """A horizontal or vertical line with an arrow head at its end."""
         self._parts.append(f'<path d="M{x1} {y1}L{x2} {y2}" stroke="currentColor" fill="none"/>')
         if y1 == y2:
             back = 7 if x2 > x1 else -7
@@ -52,12 +52,12 @@ class Figure:
         self._parts.append(f'<path d="{head}" fill="currentColor"/>')
 
     def line(self, *points: tuple[int, int], colour: str = "currentColor") -> None:
-        """Straight lines through points."""
+        """A polyline through points."""
         path = "L".join(f"{x} {y}" for x, y in points)
         self._parts.append(f'<path d="M{path}" stroke="{colour}" stroke-width="2" fill="none"/>')
 
     def svg(self) -> str:
-        """The figure as a file."""
+        """The figure as the text of an SVG file."""
         label = escape(self._label, quote=True)
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self._height}" '
@@ -67,11 +67,11 @@ class Figure:
 
 
 FIGURES: dict[str, Callable[[], Figure]] = {}
-"""By mechanism: a design names its own where it is registered; docs/explanation shows some."""
+"""Figures by mechanism; the registration of a design names one, and docs/explanation shows some."""
 
 
 def _figure(height: int, label: str) -> Callable[[Callable[[Figure], None]], None]:
-    """Adds the figure that a function draws, under the function's name."""
+    """A decorator that registers the figure that a function draws, under the function's name."""
 
     def add(draw: Callable[[Figure], None]) -> None:
         def drawn() -> Figure:
@@ -86,7 +86,7 @@ def _figure(height: int, label: str) -> Callable[[Callable[[Figure], None]], Non
 
 @_figure(330, "A virtual address is looked up in two TLBs; a miss in both walks the page table")
 def translation(figure: Figure) -> None:
-    """An access and what it passes."""
+    """The path of an access through two TLBs and a page walk."""
     figure.box(10, 10, 200, 34, "virtual page number")
     figure.arrow(110, 44, 110, 78)
     for y, name, cost in ((78, "first-level TLB", "64 entries"), (154, "second-level TLB", "2048")):
@@ -440,19 +440,19 @@ def _software_refill(figure: Figure, caches: str) -> None:
     figure.arrow(at - 20, 100, at - 20, 130)
     figure.arrow(at + 20, 130, at + 20, 100)
     figure.words(at + 30, 120, "miss", "start", 13)
-    said = "hits: no translation" if caches == "virtual" else "every access is translated"
-    figure.words(10, 30, said, "start")
+    text = "hits: no translation" if caches == "virtual" else "every access is translated"
+    figure.words(10, 30, text, "start")
 
 
 @_figure(106, "A first-level TLB that never misses: a bound, which cannot be built")
 def perfect_first(figure: Figure) -> None:
-    """No second level."""
+    """A first level that never misses, without a second level."""
     _perfect(figure, "first")
 
 
 @_figure(182, "A second-level TLB that never misses: a bound, which cannot be built")
 def perfect_second(figure: Figure) -> None:
-    """The first level may miss."""
+    """A second level that never misses, behind a first level that may miss."""
     _perfect(figure, "second")
 
 

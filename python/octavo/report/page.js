@@ -1,13 +1,13 @@
-// Draws the charts, draws them anew when the reader chooses other data, and sorts tables.
+// Draws the charts, redraws them when the reader chooses other data, and sorts tables.
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const selects = new Map([...document.querySelectorAll("select")].map((s) => [s.name, s]));
 
-// A chart's data lies in objects, one level for each of its selects.
+// The chosen data of a chart, which is in nested objects with one level for each select.
 function chosen(chart) {
   return chart.selects.reduce((data, name) => data[selects.get(name).value], chart.data);
 }
 
-// What can be chosen at a level depends on what was chosen above it.
+// Fills the selects of a chart: the options of one depend on the choices before it.
 function offer(chart) {
   let data = chart.data;
   for (const name of chart.selects) {
@@ -22,7 +22,7 @@ function download(name, href) {
   Object.assign(document.createElement("a"), { download: name, href }).click();
 }
 
-// Buttons that save a figure as it is drawn.
+// Adds buttons that save a figure in its present state.
 function offerToSave(id, place, view) {
   const box = document.createElement("span");
   box.className = "save";
@@ -55,7 +55,7 @@ async function draw(id, chart) {
   offerToSave(id, place, view);
 }
 
-// A cell's number; text without one is behind all numbers.
+// The number of a cell for sorting; null for text without a number.
 const UNITS = { k: 1e3, M: 1e6, G: 1e9, T: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
 function numberIn(text) {
   const found = /^([<+−-]?)([\d.,]+) ?([kMGT]i?B?)?/.exec(text);
@@ -67,7 +67,7 @@ function numberIn(text) {
 function sortBy(button) {
   const head = button.closest("th"), heads = [...head.parentNode.children], at = heads.indexOf(head);
   const body = head.closest("table").tBodies[0], text = (row) => row.cells[at].textContent.trim();
-  // Numbers begin with the largest.
+  // Columns of numbers are first sorted in descending order.
   const rows = [...body.rows], isNumeric = rows.every((row) => !text(row) || numberIn(text(row)) !== null);
   const before = head.getAttribute("aria-sort");
   const falls = before ? before === "ascending" : isNumeric;

@@ -1,4 +1,4 @@
-"""Puts figures, tables and advice into a page; the libraries for the figures go in whole."""
+"""Renders pages from templates, with figures, tables, advice and the libraries for the figures."""
 
 import json
 import re
@@ -20,8 +20,8 @@ def render_page(
 ) -> str:
     """A page by one of the templates.
 
-    `charts` are specifications by the identifier of their place in the page, each alone or with
-    data to choose from: see `chosen`.
+    `charts` are specifications by the identifier of their place in the page, some with data from
+    which the reader chooses: see `chosen`.
     """
     drawn = {
         name: {**chart, "spec": for_page(chart["spec"])}
@@ -50,15 +50,14 @@ def chosen(
 ) -> dict[str, Any]:
     """A chart whose reader chooses the data.
 
-    `data` has one level of keys for each of `selects`; `first` is what is shown at first, where
-    it is there.
+    `data` has one level of keys for each of `selects`; `first` has the initial choice for each.
     """
     bare = {name: value for name, value in spec.items() if name != "data"}
     return {"spec": bare, "data": data, "selects": selects, "first": first}
 
 
 def in_parts(text: str) -> tuple[str, str, str]:
-    """An answer: the question, its first sentence, and the others."""
+    """The parts of an answer: the question, the first sentence, and the other sentences."""
     asks = re.match(r"(For the part that ran: )?(Which|How) ", text)
     question, _, rest = text.rpartition("? ") if asks else ("", "", text)
     lead, *others = re.split(r"(?<=\.) (?=\w)", rest, maxsplit=1)
@@ -87,7 +86,7 @@ def _for_script(value: Any) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    """A value as a page shows it; scripts and styles of our own stay as they are."""
+    """A value as a page shows it; Octavo's own markup, scripts and styles are not changed."""
     is_text = isinstance(value, str) and not isinstance(value, Markup)
     return printable_lines(value) if is_text else value
 

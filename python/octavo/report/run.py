@@ -26,7 +26,7 @@ _COLD = ("", "<0.001")
 
 
 def render_run(document: dict[str, Any]) -> str:
-    """The page for a run's document (what `--json` writes)."""
+    """The page for the document of a run, which `--json` writes."""
     manifest, rows, advice = document["run"], document["rows"], document["advice"]
     answer, *items = advice
     depth = _depth(document)
@@ -79,7 +79,7 @@ def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
 
 
 def _warm(grid: Grid) -> Grid:
-    """The regions without those that next to never miss; all, where that would leave none."""
+    """The regions without those that hardly ever miss; all regions where none would be left."""
     rows = tuple(row for row in grid.rows if not set(row[_RATES]) <= set(_COLD))
     return replace(grid, rows=rows or grid.rows)
 

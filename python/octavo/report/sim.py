@@ -23,9 +23,9 @@ def render_sim(data: dict[str, Any]) -> str:
     """The page for the data of a report (`octavo.report.sim_data`)."""
     charts: dict[str, Spec] = {}
 
-    def placed(what: str, panels: Panels) -> list[tuple[str, str]]:
-        """The panels' places in the page, and their names."""
-        places = [(f"{what}-{number}", name) for number, name in enumerate(panels)]
+    def placed(prefix: str, panels: Panels) -> list[tuple[str, str]]:
+        """Adds the panels to the charts; returns their places in the page and their names."""
+        places = [(f"{prefix}-{number}", name) for number, name in enumerate(panels)]
         charts.update((place, finished(panels[name])) for place, name in places)
         return places
 

@@ -1,7 +1,7 @@
-"""The figures of simulations as Vega-Lite specifications: designs beside one another.
+"""The figures of simulations as Vega-Lite specifications, which compare designs.
 
-The first design that can be built is the baseline. Differences are drawn, not totals, with the
-share that a simulation does not resolve (`RESOLUTION`) to both sides.
+The first design that can be built is the baseline. Differences are drawn, not totals, with error
+bars of the share that a simulation does not resolve (`RESOLUTION`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIDTH, _HEIGHT = 520, 220
 _PANEL_WIDTH = 270
 _ROW = 30
 _LEAST_PART = 0.0005
-"""Parts of the cycles that differ by less, of all cycles of the baseline, are not drawn."""
+"""Least difference of a part that is drawn, as a share of all cycles of the baseline."""
 _SAME = "#7d8793"
 _LESS, _MORE = "#0072b2", "#d1600a"
 _VERDICTS = {"less": _LESS, "same": _SAME, "more": _MORE}
@@ -38,11 +38,11 @@ _RESIDENT, _TABLES = "resident at most", "page tables at most"
 Panels = dict[str, vl.Chart]
 """Charts that belong together, by name."""
 Totals = dict[str, float]
-"""A value of each design."""
+"""A value for each design."""
 
 
 def baseline(data: dict[str, Any]) -> str:
-    """The design that others are compared with: the first that ran to its end."""
+    """The baseline: the first design that ran to its end."""
     first: str = next(iter(_cycles(data) or _memory(data)), data["designs"][0])
     return first
 
@@ -84,7 +84,7 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
                 "total": show(total),
             }
         )
-    # With room for figures at the ends.
+    # Leaves room for the figures at the ends.
     reach = 1.15 * max(
         3 * RESOLUTION, *(abs(value[end]) for value in values for end in ("low", "high"))
     )
@@ -120,14 +120,14 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
 
 
 def _difference_axis(form: str, ticks: int) -> vl.Part:
-    """An axis of signed shares, on which nothing is 0% and not +0%."""
+    """An axis of signed shares, on which zero is 0% and not +0%."""
     label = "datum.value ? datum.label : '0%'"
     return vl.Axis(format=form, tickCount=ticks, labelExpr=label)
 
 
 def parts_chart(data: dict[str, Any]) -> Spec | None:
-    """The difference in cycles to the baseline, by the part it goes to: a row for each other
-    design; None where there is none worth drawing.
+    """The difference in cycles to the baseline by part, with a row for each other design; None
+    where all differences are too small to draw.
     """
     totals, base = _cycles(data), baseline(data)
     if not totals.get(base):
@@ -174,7 +174,7 @@ def parts_chart(data: dict[str, Any]) -> Spec | None:
 
 
 def misses_panels(data: dict[str, Any]) -> Panels:
-    """Misses of each TLB level by design, on a logarithmic scale; levels where designs differ."""
+    """Misses by design on a logarithmic scale, for each TLB level in which designs differ."""
     found: Panels = {}
     for level, values in _by(data["misses"], "level").items():
         if not _all_same(value["rate"] for value in values):
@@ -188,9 +188,9 @@ def same_misses(data: dict[str, Any]) -> list[str]:
     for level, values in _by(data["misses"], "level").items():
         if _all_same(value["rate"] for value in values):
             names = [value["design"] for value in values]
-            of = "each design" if 1 < len(names) == every else ", ".join(names)
+            owners = "each design" if 1 < len(names) == every else ", ".join(names)
             rate = format_mpki(values[0]["rate"])
-            found.append(f"{level}: {rate} misses per 1000 {data['unit']} in {of}.")
+            found.append(f"{level}: {rate} misses per 1000 {data['unit']} in {owners}.")
     return found
 
 
@@ -200,7 +200,7 @@ def _all_same(rates: Iterable[float]) -> bool:
 
 
 def _rates(values: Values) -> vl.Chart:
-    """A point for each design on a logarithmic scale, with its value; none is at the left end."""
+    """A point with its value for each design, on a logarithmic scale; zero is at the left end."""
     least = min((value["rate"] for value in values if value["rate"]), default=1.0)
     most = max(value["rate"] for value in values)
     shown = [
@@ -221,21 +221,21 @@ def _rates(values: Values) -> vl.Chart:
 
 
 def panels_figure(panels: Panels) -> Spec:
-    """Several below one another, each under its name."""
+    """A figure of several panels, each under its name."""
     charts = [_unnamed(panel).properties(title=name) for name, panel in panels.items()]
     return finished(vl.concat(charts, columns=2, spacing=24))
 
 
 def _unnamed(panel: vl.Chart) -> vl.Chart:
-    """The panel without names of layers: one name in two panels is one layer, with one's text."""
+    """The panel without names of layers, as layers of several panels may not share a name."""
     layers = [
-        {key: value for key, value in of.items() if key != "name"} for of in panel.spec["layer"]
+        {key: value for key, value in one.items() if key != "name"} for one in panel.spec["layer"]
     ]
     return vl.Chart(**{**panel.spec, "layer": layers})
 
 
 def series_charts(data: dict[str, Any]) -> dict[str, tuple[str, Spec]]:
-    """Charts over time, a line for each design: a title and the figure, by a name."""
+    """Charts over time with a line for each design: title and figure, by name."""
     return {
         f"series-{number}": (what, _series(what, values, data["designs"]))
         for number, (what, values) in enumerate(_by(data["series"], "what").items())
@@ -245,7 +245,7 @@ def series_charts(data: dict[str, Any]) -> dict[str, tuple[str, Spec]]:
 
 def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
     most = max(value["value"] for value in values)
-    # A logarithmic axis has no zero, and a start should not take all room.
+    # A logarithmic axis has no zero, and tiny values at the start should not take all room.
     least = max(min(value["value"] for value in values if value["value"]), most / 10_000)
     lines: dict[tuple[float, ...], Values] = {}
     for of_design in _by(values, "design").values():
@@ -287,7 +287,7 @@ def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
 
 
 def _together(designs: Sequence[str]) -> str:
-    """Designs that share a line."""
+    """The name of a line that several designs share."""
     named = ", ".join(designs)
     return (
         named if len(designs) == 1 or len(named) <= LONGEST else f"{designs[0]} +{len(designs) - 1}"
@@ -302,7 +302,7 @@ def _cycles(data: dict[str, Any]) -> Totals:
 
 
 def _memory(data: dict[str, Any]) -> Totals:
-    """Memory of the designs that ran to their end: the others have no cycles and no misses."""
+    """Memory of the designs that ran to their end; only these have cycles or misses."""
     ran = {value["design"] for key in ("cycles", "misses") for value in data[key]}
     totals: Totals = {}
     for value in data["memory"]:
@@ -312,7 +312,7 @@ def _memory(data: dict[str, Any]) -> Totals:
 
 
 def _signed(share: float) -> str:
-    """A difference with the signs of the axes; nothing is 0.0%, without a sign."""
+    """A difference with the minus sign of the axes; zero is 0.0% without a sign."""
     figure = f"{share:+.1%}".replace("-", "\u2212")
     return figure[1:] if figure[1:] == "0.0%" else figure
 

@@ -1,4 +1,4 @@
-"""The report of a simulation as plain data: `report.json`, from which pages and figures come."""
+"""The report of a simulation as plain data: `report.json`, the source of pages and figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from octavo.simulation.view import PARTS, grids, headline, remarks
 
 SCHEMA = "octavo/sim-report/1"
 MOST_POINTS = 400
-"""Points of a line: more would be indistinguishable. Neighbours are merged."""
+"""Limit of points in a line, as more would be indistinguishable; adjacent points are merged."""
 
 Record = dict[str, Any]
 
 _LEVELS = (("l1i", "L1, code"), ("l1d", "L1, data"), ("l1", "L1"), ("l2", "L2"))
 _ADDED_PARTS = {"base": "base CPI", "fetches": "caches, code", "data": "caches, data"}
-"""Parts of cycles that are added up, where they differ from those of a core."""
+"""Names of parts of summed latencies, where they differ from those of a core model."""
 _MEMORY = (
     ("peak_resident_bytes", "resident at most"),
     ("peak_page_table_bytes", "page tables at most"),
@@ -90,7 +90,7 @@ def _misses(ran: Sequence[Simulated]) -> Iterator[Record]:
 
 
 def _cycles(ran: Sequence[Simulated]) -> Iterator[Record]:
-    """Cycles per instruction, by what they go to."""
+    """Cycles per instruction, by part."""
     for one in ran:
         names = PARTS if one.is_timed else {**PARTS, **_ADDED_PARTS}
         for place, (part, cycles) in enumerate(one.cycles_by_part.items()):
@@ -116,7 +116,7 @@ def _memory(designs: Sequence[Simulated]) -> Iterator[Record]:
 
 
 def _series(result: SimResult) -> Iterator[Record]:
-    """Each interval of those that are shown, or several intervals together."""
+    """The series of all intervals, with several intervals together where there are many."""
     every = result.configuration.interval_instructions
     if every is None:
         return
@@ -126,6 +126,6 @@ def _series(result: SimResult) -> Iterator[Record]:
             part = one.intervals[first : first + together]
             counts, instructions = added(part), every * len(part)
             begun = result.configuration.warm_up_instructions + every * first
-            for what, of in _SERIES:
-                value = rounded(of(counts, instructions))
+            for what, measure in _SERIES:
+                value = rounded(measure(counts, instructions))
                 yield {"design": one.design, "what": what, "at": begun, "value": value}

@@ -1,9 +1,8 @@
-"""The theme of all figures: colours, fonts, axes; in the page and on paper.
+"""The theme of all figures, in pages and on paper: colours, fonts and axes.
 
-Colours differ for colour-blind eyes too: ordered values (page sizes, windows)
-runs from blue to yellow, what has none takes the palette of Okabe and Ito (2008),
-its lighter colours darkened. All stand out on
-white and on the page's dark ground.
+Colours differ for colour-blind readers, too. Ordered values (page sizes, windows) run from blue to
+yellow; values without an order have the palette of Okabe and Ito (2008) with its lighter colours
+darkened. All colours stand out on white and on the page's dark background.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Values = list[dict[str, Any]]
 Name = TypeVar("Name")
 
 HEAT = "#c8500a"
-"""Heat, by how opaque it is."""
+"""The colour of heat maps; the opacity shows the value."""
 COLOURS = {"code": "#0b6e99", "data": "#d1600a"}
 UNORDERED = (
     "#0072b2",
@@ -42,7 +41,7 @@ _INK = "#1d2733"
 _GRID = "#e8ebee"
 _PAGE_FONT = "system-ui, sans-serif"
 _PAPER_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-"""The first is in every copy of the library that draws."""
+"""The drawing library contains the first of these fonts."""
 _CONFIG: Spec = {
     # A page names each figure for a screen reader; its tables hold the numbers.
     "aria": False,
@@ -61,7 +60,7 @@ _CONFIG: Spec = {
         "labelColor": _INK,
         "titleColor": _INK,
         "titleFontWeight": "normal",
-        # Several legends stand under one another, as a phone wants them.
+        # Several legends are below one another, as a phone's screen is narrow.
         "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
     },
     "title": {"color": _INK, "fontSize": 12, "anchor": "start", "frame": "group", "offset": 8},
@@ -90,17 +89,17 @@ def _channels(colour: str) -> list[int]:
 
 
 def unordered_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each of the names; those of the palette again where it has too few."""
+    """A colour for each of the names; the palette repeats where it has too few."""
     return dict(zip(names, cycle(UNORDERED), strict=False))
 
 
 def rounded(value: float) -> float:
-    """Six digits: more than any pixel shows."""
+    """The value with six digits, which is more than pixels can show."""
     return float(f"{value:.6g}")
 
 
 def page_size_axis(sizes: Sequence[tuple[int, str]]) -> vl.X:
-    """The records' `size`, the bytes of a page, on a logarithmic axis."""
+    """A logarithmic axis of page sizes, from the field `size` in bytes."""
     return vl.X(
         "size:Q",
         title="page size",
@@ -110,7 +109,7 @@ def page_size_axis(sizes: Sequence[tuple[int, str]]) -> vl.X:
 
 
 def inline(values: Values) -> vl.Chart:
-    """A chart of data that it holds."""
+    """A chart with its data in the specification."""
     return vl.Chart(data={"values": values})
 
 
@@ -128,19 +127,21 @@ def size_axis(sizes: Sequence[tuple[int, str]]) -> vl.Part:
 
 
 _NARROW = "windowSize()[0] < 600"
-"""A test of a phone; its figures are narrow as well."""
+"""A test in Vega's language for a phone's screen."""
 _HALF_PHONE = 18
-"""Characters of a name in a legend of two columns on a phone."""
+"""Most characters of a name in a legend of two columns on a phone."""
 
 
 def without_middle(name: str, longest: str | int, half: str | int) -> str:
-    """Vega's expression for a name of at most so many characters; of a longer one, both halves."""
+    """An expression of Vega for a name; one longer than `longest` loses its middle and keeps `half`
+    characters on either side.
+    """
     label = f"slice({name}, 0, {half}) + '…' + slice({name}, -{half})"
     return f"length({name}) > {longest} ? {label} : {name}"
 
 
 def row_axis(**more: Any) -> vl.Part:
-    """An axis with a name for each row. A long name loses its middle: the end often has the
+    """An axis with a name for each row. A long name loses its middle, as its end often has the
     number or the size in which rows differ.
     """
     name, (few, many) = "datum.label", (22, 36)
@@ -157,7 +158,7 @@ def row_axis(**more: Any) -> vl.Part:
 
 
 def heat(field: str, title: str) -> vl.Field:
-    """Values as heat on a logarithmic scale, which stands out on white and on dark ground."""
+    """A channel that shows values as heat, on a logarithmic scale, on white and on dark ground."""
     return vl.Field(
         f"{field}:Q",
         title=title,
@@ -178,8 +179,8 @@ def heat(field: str, title: str) -> vl.Field:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between two values; where there are few, twice and five times them too; the
-    values themselves, where none of these is between them.
+    """Powers of ten between two values; over less than two decades, also twice and five times
+    these; the two values themselves where there are no such ticks.
     """
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     steps = (1,) if log10(high / low) > 2 else (1, 2, 5)
@@ -189,9 +190,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def wide_legend(title: str | None, names: Sequence[str] = ()) -> vl.Part:
-    """A legend below the figure, in as many columns as there is room for: a phone has room for
-    one where `names` are long.
-    """
+    """A legend below the figure, in as many columns as fit: on a phone, one if `names` are long."""
     is_long = max(map(len, names), default=0) > _HALF_PHONE
     return vl.Legend(
         title=title,
@@ -210,14 +209,14 @@ def finished(chart: vl.Chart) -> Spec:
 
 
 def for_page(spec: Spec) -> Spec:
-    """As wide as its place in the page; figures of several panels keep their width."""
+    """The specification with the width of its place; figures of several panels keep theirs."""
     if "width" not in spec:
         return spec
     return {**spec, "width": "container"}
 
 
 def for_paper(spec: Spec) -> Spec:
-    """On white, in one font, which is there whatever the machine."""
+    """The specification on white and in one font, which is available on every machine."""
     config = spec["config"]
     return {
         **spec,

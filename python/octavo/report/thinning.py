@@ -1,4 +1,4 @@
-"""Selects the points to draw of a curve of thousands."""
+"""Selects the points to draw of a curve with thousands of points."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from math import inf, log
 
 TOLERANCE = log(1.02)
-"""How far a drawn line may be from a point that is left out: 2%, less than a pixel of a figure."""
+"""Limit of the distance of the drawn line from a point that is left out: 2%, below one pixel."""
 
 
 def thinned(counts: Sequence[float], first: int = 1) -> Iterator[int]:
-    """Places whose connecting lines, on logarithmic axes, pass near all others.
+    """Indices of points whose connecting lines, on logarithmic axes, pass near all other points.
 
-    `counts` are at `first` and the numbers after it; the first, the last and those at powers of two
-    are always among them. The method is the "swinging door": from a kept point, the slopes that
-    pass near all points since narrow down until none is left.
+    `counts` are at `first` and the numbers after it. The first and the last point and those at
+    powers of two are always kept. The method is the "swinging door": from a kept point, the range
+    of slopes that pass near all later points narrows until it is empty.
     """
     heights = [log(max(count, 0.5)) for count in counts]
     anchor, low, high = 0, -inf, inf

@@ -1,7 +1,7 @@
 """The parts of Vega-Lite that the figures use, as plain dictionaries.
 
-Names and arguments are those of Vega-Lite (https://vega.github.io/vega-lite/docs/). An argument
-that is None is `null` there, which turns a part off; one that is not given is left out.
+Names and arguments are those of Vega-Lite (https://vega.github.io/vega-lite/docs/). None becomes
+`null`, which turns a part off; an argument that is not given is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Axis = Header = Legend = Scale = Part
 
 
 def named(field: str, shown: Mapping[str, Any], **more: Any) -> Field:
-    """A channel that shows each name, in their order, by its colour, its mark or its dashes."""
+    """A channel that shows each name by a colour, a mark or dashes, in the order of `shown`."""
     scale = Scale(domain=list(shown), range=list(shown.values()))
     return Field(field, sort=None, scale=scale, **more)
 
@@ -54,7 +54,7 @@ def expression(text: str) -> Spec:
 
 
 class Chart:
-    """A specification under way; each method returns another chart."""
+    """A specification; each method returns a new chart."""
 
     def __init__(self, **spec: Any) -> None:
         self.spec: Spec = spec
@@ -63,11 +63,11 @@ class Chart:
         return Chart(**{**self.spec, **more})
 
     def mark(self, kind: str, **settings: Any) -> Chart:
-        """Draws each record by a mark: a line, a bar, …"""
+        """Sets the mark for records: a line, a bar, …"""
         return self._with(mark={"type": kind, **settings})
 
     def encode(self, **channels: Any) -> Chart:
-        """Says which field is shown by which channel."""
+        """Adds channels, each with its field."""
         return self._with(encoding={**self.spec.get("encoding", {}), **channels})
 
     def filter(self, test: str) -> Chart:
@@ -79,7 +79,7 @@ class Chart:
         return self._with(**more)
 
     def with_layer(self, chart: Chart) -> Chart:
-        """Draws another chart on top of those of a layered one."""
+        """Adds another chart on top of a layered one."""
         return self._with(layer=[*self.spec["layer"], chart.spec])
 
     def resolve_scale(self, **channels: str) -> Chart:
