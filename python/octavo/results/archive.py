@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ROWS = "rows.parquet"
 REPORT = "report.html"
 FOLDED = "walks.folded"
-"""Stacks of the misses of data, for viewers of flame graphs."""
+"""The file of stacks of data misses, for flame-graph viewers."""
 FIGURES = "figures"
 
 Files = dict[str, Callable[[Path], None]]
@@ -57,7 +57,7 @@ _MAKERS: dict[str, tuple[Callable[[Any], str], Callable[[Any], dict[str, Spec]]]
 
 
 def files_of(result: InFiles) -> Files:
-    """The files that `--out` writes of any result."""
+    """The files that `--out` writes for a result of any command."""
     from octavo.tlb_curves.api import CurvesResult
 
     if isinstance(result, RunResult):
@@ -79,19 +79,19 @@ def files_of(result: InFiles) -> Files:
 
 
 def rows_writer(result: InFiles) -> Callable[[Path], None]:
-    """A writer of every number, as Parquet."""
+    """A writer of all rows, as Parquet."""
     return lambda path: write_parquet(result.table(), path)
 
 
 def write_report(document: Mapping[str, Any], directory: Path) -> None:
-    """Writes the page of a document of `read_document` to a directory. Raises CannotRun."""
+    """Writes the report of a document, which `read_document` returned. Raises CannotRun."""
     render, _ = _MAKERS[document["schema"]]
     with failing_with(f"`{directory / REPORT}`"):
         replace_text(directory / REPORT, render(document))
 
 
 def write_figures(document: Mapping[str, Any], directory: Path, formats: Iterable[str]) -> Path:
-    """Draws the figures of a document of `read_document` into a folder of a directory.
+    """Draws the figures of a document, which `read_document` returned, into a folder.
 
     Returns the folder. Raises CannotRun.
     """

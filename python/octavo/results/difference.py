@@ -19,17 +19,17 @@ from octavo.simulation.model import RESOLUTION
 
 SCHEMA = "octavo/diff/1"
 LEAST_RATE = 0.001
-"""Misses per 1000 instructions, or references, below which a difference is none."""
+"""Least difference in misses per 1000 instructions, or references, that counts."""
 _ENTRIES = (16, 64, 512, 1024)
-"""TLBs of `octavo curves` that are compared."""
+"""Entries of the fully associative TLBs of `octavo curves` that are compared."""
 _RATE = "per 1000"
 _LARGE_CHANGE = 10.0
-"""From here on a change is shown without a fraction of a percent."""
+"""The change from which on no fraction of a percent is shown."""
 
 Verdict = Literal["better", "same", "undecided", "worse", "not judged"]
 
 _WEIGHTY: tuple[Verdict, ...] = ("worse", "better", "undecided")
-"""The verdicts on numbers that differ by more than the tolerance, the weightiest first."""
+"""The verdicts on numbers that differ by more than the tolerance, the most important first."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Measure:
     """`per 1000` (instructions, or references), `bytes`, `cycles` or `references`."""
     is_judged: bool = True
     resolution: float = 0.0
-    """The share that the result does not resolve, to both sides of the value."""
+    """The uncertainty of the value, to both sides, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Difference:
     """The difference over the value before; None where that is 0."""
     low: float | None
     high: float | None
-    """The change's interval, where values have one."""
+    """Bounds of the change, where the values have an uncertainty."""
     verdict: Verdict
 
 
@@ -77,7 +77,7 @@ class Comparison:
         `same`.
         """
         found = {one.verdict for one in self.differences}
-        return next((of for of in _WEIGHTY if of in found), "same")
+        return next((verdict for verdict in _WEIGHTY if verdict in found), "same")
 
     def sentence(self) -> str:
         """The verdict, with the numbers that are worse or better."""
@@ -90,13 +90,13 @@ class Comparison:
         if "worse" not in by_verdict:
             starts["better"] = "No worse, and better"
         return " ".join(
-            f"{starts[of]}: {_some(by_verdict[of])}."
-            for of in _WEIGHTY
-            if of in starts and of in by_verdict
+            f"{starts[verdict]}: {_some(by_verdict[verdict])}."
+            for verdict in _WEIGHTY
+            if verdict in starts and verdict in by_verdict
         )
 
     def grid(self) -> Grid:
-        """The numbers that differ, the judged ones first."""
+        """The numbers that differ, with judged numbers first."""
         order: Sequence[Verdict] = (*_WEIGHTY, "not judged", "same")
         shown = [one for one in self.differences if one.before != one.after]
         shown.sort(key=lambda one: order.index(one.verdict))
@@ -128,26 +128,27 @@ class Comparison:
 def compare(
     before: Mapping[str, Any], after: Mapping[str, Any], tolerance: float = RESOLUTION
 ) -> Comparison:
-    """Compares two documents of `octavo.results.archive.read_document`; a number is worse where it
-    grew by more than `tolerance`, a share. Raises UsageError for results of two commands, and for
-    results without a number in common.
+    """Compares two documents of `octavo.results.archive.read_document`. A number is worse where it
+    grew by more than the share `tolerance`. Raises UsageError for results of different commands,
+    and for results without a number in common.
     """
     if before["schema"] != after["schema"]:
-        names = (_MEASURES[of["schema"]][0] for of in (before, after))
+        names = (_MEASURES[document["schema"]][0] for document in (before, after))
         raise UsageError("cannot compare a result of `octavo {}` with one of `{}`.".format(*names))
     measures = _MEASURES[before["schema"]][1]
     old, new = dict(measures(before)), dict(measures(after))
     shared = [name for name in old if name in new]
     if not shared:
         raise UsageError(
-            "the results have no number in common; give some with the same page sizes or designs."
+            "the results have no number in common; give results with the same page sizes or "
+            "designs."
         )
     only_before = tuple(name for name in old if name not in new)
     only_after = tuple(name for name in new if name not in old)
     remarks = [*_remarks(before["run"], after["run"])]
     counted = next((name for name in ("instructions", "references") if name in shared), None)
     if counted and abs(new[counted].value - old[counted].value) > tolerance * old[counted].value:
-        numbers = " and ".join(format_count(round(of[counted].value)) for of in (old, new))
+        numbers = " and ".join(format_count(round(one[counted].value)) for one in (old, new))
         remarks.append(f"The results are of different numbers of {counted}: {numbers}.")
     if only_before or only_after:
         remarks.append(
@@ -164,7 +165,7 @@ def compare(
 
 
 def _remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Differences in how two results were made, by their manifests."""
+    """Sentences about differences in the manifests of two results."""
     for which, manifest in (("first", before), ("second", after)):
         if manifest.get("partial"):
             yield f"The {which} result is partial: {manifest.get('partial_reason')}."
@@ -182,7 +183,7 @@ def _remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
 def _other_work(
     before: Mapping[str, Any], after: Mapping[str, Any], *, is_set_alike: bool
 ) -> Iterator[str]:
-    """Whether the results are of different programs, arguments or traces."""
+    """A sentence where the results are of different programs, arguments or traces."""
     commands = [manifest["command"] for manifest in (before, after)]
     traces = [manifest["trace"] for manifest in (before, after) if manifest.get("trace")]
     shown = [f"`{quoted(shlex.join(command))}`" for command in commands]
@@ -191,7 +192,7 @@ def _other_work(
             different = "arguments" if commands[0][:1] == commands[1][:1] else "programs"
             yield f"The results are of different {different}: {shown[0]} and {shown[1]}."
     elif before.get("trace_hash") != after.get("trace_hash"):
-        # Options that choose a part of a trace change the hash of what was read of it.
+        # Options that select a part of a trace change the hash, which is of the part that was read.
         recorded = [trace.get("about") for trace in traces]
         is_same = recorded[0] == recorded[1] if all(recorded) else commands[0] == commands[1]
         if is_set_alike or not is_same:
@@ -199,7 +200,7 @@ def _other_work(
 
 
 def _some(names: Sequence[str]) -> str:
-    """At most three of the names, which have commas of their own."""
+    """At most three of the names, separated by semicolons, as names contain commas."""
     more = f"; and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{'; '.join(names[:3])}{more}"
 
@@ -296,7 +297,7 @@ def _change(one: Difference) -> str:
 
 
 def shown_change(change: float) -> str:
-    """`+8.1%`, `+1,742%`; `+0.0%` for a small decrease, too."""
+    """`+8.1%`, `+1,742%`; `+0.0%` also for a small decrease."""
     if abs(change) >= _LARGE_CHANGE:
         return f"{change:+,.0%}"
     # Adding 0 makes a negative zero positive.

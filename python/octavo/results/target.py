@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".parquet"
 _OTHER_SUFFIXES = (".csv", ".tsv", ".json", ".html", ".arrow", ".feather", ".xlsx")
-"""Suffixes of files that are not written, and of no directory that a user means."""
+"""Suffixes of file formats that Octavo does not write; a directory is not meant by such a name."""
 
 
 class OutputTarget:
@@ -36,11 +36,11 @@ class OutputTarget:
 
     @property
     def has_report(self) -> bool:
-        """Whether a report is written too."""
+        """Whether a report is written, as in a directory."""
         return self._directory is not None
 
     def write(self, result: InFiles) -> None:
-        """Writes what was asked for, whole or not at all."""
+        """Writes the files of a result, all or none."""
         from octavo.results.archive import FOLDED, files_of, rows_writer
 
         if self._directory is not None:
@@ -49,6 +49,6 @@ class OutputTarget:
             self._file.write(rows_writer(result))
 
     def close(self) -> None:
-        """Removes what was in the making."""
+        """Removes unfinished files."""
         if self._directory is not None:
             self._directory.close()
