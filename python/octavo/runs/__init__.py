@@ -1,1 +1,1 @@
-"""`octavo run`: its configuration, its result, and the answer to which page size."""
+"""`octavo run`: its configuration, its result, and its answer to "which page size?"."""

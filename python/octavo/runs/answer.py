@@ -1,7 +1,7 @@
-"""The answer to "which page size?", where it rests on page walks: what to do, what it is expected
-to gain and to cost, how sure that is, and the settings to paste.
+"""The answer to "which page size?" where it rests on page walks: the decision, its expected gain
+and cost, the certainty, and the settings to paste.
 
-It is made of the pieces of advice, which are the evidence for it.
+It is derived from the pieces of advice, which are shown as evidence.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_dura
 Record = dict[str, Any]
 
 _NOT_SETTINGS = ("note", "madvise", "linker")
-"""Kinds of actions that are not lines for a shell, or none that help without rebuilding."""
+"""Kinds of actions that have no lines for a shell, or lines that help only after rebuilding."""
 _LOAD = "LOAD"
 """Stands for the command of a load generator."""
 _LITTLE_SECONDS = 0.1
-"""Shorter times are not named."""
+"""Least time that a sentence mentions."""
 _NAMED = 4
-"""Regions that the sentence names."""
+"""Limit of regions that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Answer:
     changes: bool
     """Whether anything is to be done."""
     gain: Gain
-    """Of all that is to be done; where nothing is, of what was judged and refused."""
+    """The gain of all changes; where nothing is to be done, of the changes that were refused."""
     growth_bytes: int = 0
-    """Memory that it takes."""
+    """Additional memory."""
     settings: str = ""
-    """Lines of shell, the program among them; empty where there is nothing to paste."""
+    """Lines of shell that include the program; empty where there is nothing to paste."""
     undo: str = ""
     verify: str = ""
-    """Lines of shell that measure it; empty without a program."""
+    """Lines of shell that measure the gain; empty without a program."""
 
     def record(self) -> Record:
         """Plain data for the JSON."""
@@ -79,16 +79,17 @@ def answer_of(
     seconds_of_pages: Callable[[int], float] = lambda pages: 0.0,
     run_seconds: float | None = None,
 ) -> Answer:
-    """The answer from the records of the advice, code and data of the whole program first.
+    """The answer from the records of the advice, in which code and data of the whole program come
+    first.
 
-    `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
-    command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
-    bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
-    of `exec_chains`. `is_server` says whether the command starts a server, which is measured under
-    a load; `was_stopped` says that the program did not end by itself, so that it may be one.
-    `is_tried` says whether `octavo verify` tries an action unasked, `seconds_of_pages` how long it
-    takes to make so many 2 MiB pages. `run_seconds` is the estimated time of the program by itself,
-    if it ended.
+    `machine` is the machine for which gains were estimated, `cost_label` the source of the costs,
+    `program` the command if there is one. `walks` is the number of walks to 4 KiB pages, `memory`
+    the bytes of all memory by page size, `machine_sizes` the page sizes of the machine. `chains`
+    comes from `exec_chains`. `is_server` says whether the command starts a server, which is
+    measured under a load; `was_stopped` that the program did not end by itself, so that it may be a
+    server. `is_tried` returns whether `octavo verify` tries an action by default,
+    `seconds_of_pages` the time to make a number of 2 MiB pages. `run_seconds` is the estimated
+    native time of the program, if it ended.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -97,7 +98,7 @@ def answer_of(
     all_gain = _less(_sum(chosen), _sum(_present(items, chosen)))
     is_late = action.get("kind") == "apply"
     if is_late:
-        # It makes pages of memory that is in use: page faults at first touches stay.
+        # It makes pages of memory in use, so it saves no page faults at first touches.
         items = [_of_walks(item) for item in items]
         chosen = _chosen(items)
     present = _present(items, chosen)
@@ -125,7 +126,7 @@ def answer_of(
     growth = max(0, _growth(chosen, chains) - _growth(present, chains))
     largest = max(item["usable_page_size"] for item in chosen)
     if largest in memory:
-        # Large pages that hold both code and data are in both, and in the growth of each alone.
+        # A large page with code and data is in the growth of both.
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
     lines, undo = action.get("command", ""), action.get("undo", "")
     reached_growth = min(growth, max(0, _growth(reached, chains) - _growth(present, chains)))
@@ -138,7 +139,7 @@ def answer_of(
         )
     else:
         text += f" would save {gain} of the time on {machine} ({cost_label}), for {memory_text}. "
-        # A synthetic trace has no program to act on.
+        # A synthetic trace has no program and so no actions.
         if any(item.get("actions") for item in chosen):
             text += (
                 "No setting of this system gives such pages: the evidence below says what can be "
@@ -180,7 +181,7 @@ def _verify(
     options = ["--allow-system"] if changes_system else []
     name = action.get("name", "")
     if name.startswith(SHARED_FOR_ALL):
-        # Only named, or with a result that shows shared memory, is it among what is tried.
+        # `octavo verify` tries it only by name, or with a result that shows shared memory.
         options += ["--settings", name]
     elif not changes_system and not is_tried(action):
         options += ["--try", _words(action)]
@@ -199,12 +200,12 @@ def _verify(
 
 
 def _of_walks(item: Record) -> Record:
-    """The advice with the gain of page walks alone, where it has one."""
+    """The advice with the gain of page walks alone in place of its gain, if it has one."""
     return {**item, "gain": item.get("gain_of_walks") or item.get("gain")}
 
 
 def action_to_paste(items: Sequence[Record]) -> Record:
-    """The action whose lines the answer has; empty where there is none."""
+    """The action whose lines the answer shows; empty where there is none."""
     return _first_to_paste(_chosen(items))
 
 
@@ -239,7 +240,7 @@ def _too_short(
 
 
 def _fill_options(action: Record) -> list[str]:
-    """The options of `octavo apply` that `octavo verify` has for the preloaded library."""
+    """The options of an action by `octavo apply` that `octavo verify` also has."""
     prefix = list(action.get("prefix", ()))
     at = prefix.index(MIN_FILL_OPTION) if MIN_FILL_OPTION in prefix else len(prefix)
     return prefix[at : at + 2]
@@ -252,7 +253,7 @@ def _words(action: Record) -> str:
 
 
 def _chosen(items: Sequence[Record]) -> list[Record]:
-    """The advice to act on: that about a stream of the whole program, or else about regions."""
+    """The advice to act on: for each stream that on the whole program, or else that on regions."""
     chosen = []
     for whole in (item for item in items if item["scope"] == "program"):
         stream = whole["stream"]
@@ -261,7 +262,7 @@ def _chosen(items: Sequence[Record]) -> list[Record]:
             for item in items
             if item["scope"] == "region" and item["stream"] == stream and _is_to_change(item)
         ]
-        # Where nothing gives all of it such pages, something may give them to a part.
+        # Where no action gives such pages to all memory, one may give them to a region.
         parts_alone = not _first_to_paste([whole]) and bool(_first_to_paste(regions))
         if _is_to_change(whole) and not parts_alone:
             chosen.append(whole)
@@ -271,7 +272,7 @@ def _chosen(items: Sequence[Record]) -> list[Record]:
 
 
 def _present(items: Sequence[Record], chosen: Sequence[Record]) -> list[Record]:
-    """The advice about regions that have their pages already, and that `chosen` includes."""
+    """The advice on regions that have their pages already and are included in `chosen`."""
     whole = {item["stream"] for item in chosen if item["scope"] == "program"}
     return [
         item
@@ -341,7 +342,7 @@ def _keep(
 
 
 def _saves_few_walks(item: Record, limits: Thresholds) -> bool:
-    """Whether only the number of page walks spoke against a change, and not their share."""
+    """Whether the gain is large enough and only the number of page walks is too small."""
     return bool(item["reason"] == "no-gain" and item["gain"]["expected"] >= limits.min_gain)
 
 
@@ -382,7 +383,7 @@ def _stream(item: Record) -> str:
 
 
 def _sum(items: Sequence[Record]) -> Gain:
-    """Shares of the same time add up; no more than all of it can be saved."""
+    """The sum of the gains, which are shares of the same time; at most all of it."""
     gains = [item["gain"] for item in items if item.get("gain")]
     low, expected, high = (
         min(1.0, sum(gain[name] for gain in gains)) for name in ("low", "expected", "high")
@@ -391,15 +392,15 @@ def _sum(items: Sequence[Record]) -> Gain:
 
 
 def _less(gain: Gain, part: Gain) -> Gain:
-    """A gain without a part of it, which was estimated in the same ways."""
+    """A gain without a part of it that was estimated with the same assumptions."""
     expected = gain.expected - part.expected
     ends = sorted((gain.low - part.low, expected, gain.high - part.high))
     return Gain(ends[0], expected, ends[2])
 
 
 def _growth(items: Sequence[Record], chains: Mapping[int, int]) -> int:
-    """Bytes that pieces of advice take together: of the images of one process, those of the one
-    that takes most.
+    """Bytes that pieces of advice take together. Of the images of one process, only the image that
+    takes most counts.
     """
     by_image: Counter[int | None] = Counter()
     for item in items:
@@ -417,7 +418,7 @@ def _growth_share(items: Sequence[Record], growth: int) -> float | None:
 
 
 def _for_all(action: Record) -> str:
-    """A sentence about what the lines to paste change for other programs; empty where nothing."""
+    """A sentence about effects of the lines to paste on other programs; empty without any."""
     added = sum(
         (int(one["value"]) - int(one["now"])) * action["page_size"]
         for one in action.get("settings", ())
@@ -433,7 +434,7 @@ def _for_all(action: Record) -> str:
 
 
 def _memory(growth: int, share: float | None, *, is_most: bool) -> str:
-    """The growth in words; `is_most` says that it counts larger pages where none may fit."""
+    """The growth in words; `is_most` says that it is an upper bound: larger pages may not fit."""
     if growth == 0:
         return "little more memory"
     most = "up to " if is_most else ""
@@ -450,7 +451,7 @@ def _confidence(gain: Gain, limits: Thresholds) -> str:
 
 
 def _unreached(items: Sequence[Record], chosen: Sequence[Record], action: Record) -> list[Record]:
-    """The advice of `chosen`, and about regions that it includes, that an action does not reach."""
+    """The advice in `chosen`, and on regions included in it, that an action does not reach."""
     left: list[Record] = []
     for item in chosen:
         if not _reaches(action, item):
@@ -468,8 +469,8 @@ def _unreached(items: Sequence[Record], chosen: Sequence[Record], action: Record
 
 
 def gain_of_action(items: Sequence[Record], name: str, *, is_library: bool = False) -> Gain | None:
-    """The gain of the memory that the action of this name reaches; None where no advice has it, and
-    it is not the preloaded library, of which is known what it reaches.
+    """The gain for the memory that the action of this name reaches. None where no advice has the
+    action, unless it is the preloaded library, whose reach is always known.
     """
     action: Record | None = next(
         (
@@ -483,7 +484,7 @@ def gain_of_action(items: Sequence[Record], name: str, *, is_library: bool = Fal
     if action is None or not _chosen(items):
         return None
     if action["kind"] == "apply":
-        # As in the answer: page faults at first touches stay.
+        # As in the answer: it saves no page faults at first touches.
         items = [_of_walks(item) for item in items]
     chosen = _chosen(items)
     less = _sum([*_present(items, chosen), *_unreached(items, chosen, action)])
@@ -500,26 +501,27 @@ def _subject(item: Record) -> str:
 
 
 def _reaches(action: Record, item: Record) -> bool:
-    """Whether an action is for the memory of a piece of advice."""
+    """Whether an action reaches the memory of a piece of advice."""
     if any(other.get("name") == action["name"] for other in item["actions"]):
         return True
-    # The library reaches all such memory, also where a switch is advised alone.
+    # The library reaches all such memory, also where only a switch is offered.
     is_all = item["scope"] == "program" and item["stream"] == "data"
     is_own = is_all or item.get("region_kind") in ("heap", "anonymous")
     return action["kind"] == "apply" and is_own and any(a["command"] for a in item["actions"])
 
 
 def _first_to_paste(chosen: Sequence[Record]) -> Record:
-    """The first action that a shell can do for what gains most; empty where there is none.
+    """The first action with lines for a shell, of the advice that gains most; empty without any.
 
-    One that gives smaller pages than are advised is none: the gain would not be that of the answer.
+    Actions that give smaller pages than advised do not count, as the gain would differ from that of
+    the answer.
     """
     by_gain = sorted(chosen, key=lambda item: -(item.get("gain") or {"expected": 0})["expected"])
     return next((action for item in by_gain for action in _lines(item)), {})
 
 
 def _lines(item: Record) -> Iterator[Record]:
-    """The actions for a piece of advice that a shell can do, and that give pages of its size."""
+    """The actions of a piece of advice that have lines for a shell and give pages of its size."""
     for action in item["actions"]:
         fits = action.get("page_size") in (None, item["usable_page_size"])
         if fits and action["command"] and action["kind"] not in _NOT_SETTINGS:

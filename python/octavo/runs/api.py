@@ -1,4 +1,4 @@
-"""`octavo.run`: one call from a command line, or a trace, to the result. `octavo run` uses it."""
+"""`octavo.run`: runs a program, or reads a trace, and returns the result. `octavo run` uses it."""
 
 from __future__ import annotations
 
@@ -51,18 +51,19 @@ def run(
     >>> result = octavo.run("gzip.oct")  # doctest: +SKIP
 
     Traces and programs are distinguished as on the command line; `format` names the format of
-    a trace that does not show it by itself. `page_sizes` are bytes (default: every power of two
+    a trace whose content does not show it. `page_sizes` are bytes (default: every power of two
     from 4 KiB to 2 MiB; 4 KiB is always added). `tlb` names the machine whose TLBs are modelled
-    (default: this processor), or a preset of entries alone; `entries` are those of the instruction
-    and of the data TLB instead. `max_growth` is the share by which memory may grow for larger pages
-    to be advised. `native_seconds` is the processor time that what counts takes natively with 4 KiB
-    pages, or two: in user mode and in the kernel. Gains are then shares of it. `start_after` and
-    `duration` choose the part that counts, in the words of the command line: "30s", "200M"
-    (instructions), or "ctl", which waits for `octavo.ctl(pid, "start")`; `window` traces windows of
-    it only, as "20M/1980M" or "0.1s/10s", of each of which `window_warm` instructions do not count.
-    `allocations` records the blocks that a program allocates, and attributes misses to the first
-    caller that is none of the usual wrappers of allocators, nor one of `allocation_wrappers`. With
-    `per_process`, processes of one program are judged apart. The program's standard streams are
+    (default: this processor), or a preset of entries alone; `entries` are the entries of the
+    instruction and of the data TLB instead. `max_growth` is the share by which memory may grow for
+    larger pages to be advised. `native_seconds` is the native processor time of the counted part
+    with 4 KiB pages, or two times: in user mode and in the kernel. Gains are then shares of it.
+    `start_after` and `duration` choose the counted part, in the notation of the command line:
+    "30s", "200M" (instructions), or "ctl", which waits for `octavo.ctl(pid, "start")`. `window`
+    traces only windows of it, as "20M/1980M" or "0.1s/10s"; the first `window_warm` instructions of
+    each window but the first are not counted. `allocations` records the blocks that a program
+    allocates, and attributes misses to the first caller that is neither a usual wrapper of an
+    allocator nor one of `allocation_wrappers`. With `per_process`, processes of one program are
+    judged apart. The program's standard streams are
     ours. Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
@@ -103,7 +104,7 @@ def execute(
     """Runs a resolved configuration: a program, or a trace to its end or as far as it can be read.
 
     With `per_process`, processes of one program are judged and shown apart; `make_run` lets tests
-    put their own tracer in place. Raises OctavoError.
+    replace the tracer. Raises OctavoError.
     """
 
     def run_result(result: Result, circumstances: Circumstances) -> RunResult:
@@ -127,7 +128,7 @@ def execute(
 
 
 def _command_of(circumstances: Circumstances) -> list[str] | None:
-    """The program of a trace: none of a synthetic one, None where the trace does not name it."""
+    """The command line of a trace: empty for a synthetic trace, None where it is not known."""
     trace, command = circumstances.trace, circumstances.recorded_command
     if trace is not None and trace.record["source_format"] == SYNTHETIC_FORMAT:
         return []
@@ -135,7 +136,7 @@ def _command_of(circumstances: Circumstances) -> list[str] | None:
 
 
 def _finished() -> Callable[..., RunResult]:
-    """The maker of results. It takes long to import, which is done while the program runs."""
+    """The function that makes results. Its slow import happens while the program runs."""
     from octavo.runs.result import finished
 
     return finished

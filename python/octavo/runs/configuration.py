@@ -24,7 +24,7 @@ MAX_GROWTH = 0.25
 """Share by which memory may grow: the "less than a quarter" of the study of the best base page
 size."""
 _MOST_ENTRIES = 1 << 20
-"""Far above any TLB that was built."""
+"""Limit of entries, far above any TLB that was built."""
 
 
 TLB_NOTE = (
@@ -50,16 +50,16 @@ class Configuration(Scope):
     """A resolved run: two equal configurations on the same stream give the same rows."""
 
     page_sizes: tuple[int, ...]
-    """Bytes, ascending; 4 KiB is always among them, for growth is measured against it."""
+    """Bytes, ascending; always with 4 KiB, against which growth is measured."""
     machine: Machine
     modelled: ModelledMachine | None = None
     """The machine whose TLBs are modelled beside `machine`, if there is one."""
     max_growth: float = MAX_GROWTH
     """Share by which memory may grow for larger pages to be advised; it changes no row."""
     native: NativeTime | None = None
-    """The time that what counts takes natively, where that is known; it changes no row."""
+    """The native time of the counted part, if known; it changes no row."""
     allocation_wrappers: tuple[str, ...] = ()
-    """Functions that allocate for others, besides the usual ones."""
+    """Functions that allocate for their callers, besides the usual ones."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -105,7 +105,7 @@ def configure(
 ) -> Configuration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
-    `scope` is what `resolve_scope` takes.
+    `scope` are the arguments of `resolve_scope`.
     """
     if entries is not None and tlb is not None:
         raise UsageError("--entries and --tlb exclude each other: a preset has its own entries.")
@@ -151,7 +151,7 @@ def _native_time(seconds: float | Sequence[float]) -> NativeTime:
 
 
 def _tlb_name(name: str) -> str:
-    """A machine by the name that `--tlb` has. Raises UsageError."""
+    """The value of `--tlb`, checked. Raises UsageError for an unknown name."""
     if name.endswith(".toml") or name in machine_presets():
         return name
     modelled = [machine for machine in machine_presets() if can_be_modelled(machine)]

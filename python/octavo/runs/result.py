@@ -1,6 +1,6 @@
 """The result of `octavo run`: its manifest, rows and advice, and the document that holds them.
 
-Its imports take long, so `api` imports this file while the program runs.
+Its imports are slow, so `api` imports this file while the program runs.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ _CALIBRATION_HELPS = (
     "estimate of later runs."
 )
 _MOST_PER_CYCLE = 16
-"""Instructions that no core executes in a cycle."""
+"""Upper bound of instructions per cycle."""
 
 
 @dataclass(frozen=True, repr=False)
 class RunResult(Finished):
-    """A finished run; plain data throughout."""
+    """A finished run, as plain data."""
 
     rows: list[Row]
     advice: list[dict[str, Any]]
@@ -95,7 +95,7 @@ class RunResult(Finished):
         return f"{self.subject}: {headline(self.manifest, self.rows)}"
 
     def conclusion(self) -> str:
-        """Which page size."""
+        """The answer to "which page size?"."""
         return str(self.advice[0]["text"]) if self.advice else ""
 
     def document(self) -> dict[str, Any]:
@@ -129,14 +129,13 @@ def advice_records(
 ) -> list[dict[str, Any]]:
     """Advice with its actions as plain data, the overall answer first.
 
-    With `costs`, those of the modelled machine's walks, it rests on walks. `command` is the program
-    with its arguments; None where it is not known, and empty where there is no program, so that
-    nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
-    of `programs` are judged together, not in each of their processes. `chains` says which images
-    replaced each other by exec (`exec_chains`). `native` is the time that what was counted
-    takes natively, and `kernel_seconds` that of its system calls; None where it is not known.
-    `is_part` says that a part of the run was chosen to count. `try_pages` asks this kernel for
-    pages of a size.
+    With `costs`, those of the modelled machine's walks, the advice rests on walks. `command` is the
+    program with its arguments; None where it is not known, and empty where there is no program and
+    so no actions. `runtimes` are those of the processes, by stream number. Regions of `programs`
+    are judged together, not in each of their processes. `chains` comes from `exec_chains`. `native`
+    is the native time of the counted part, and `kernel_seconds` the time of its system calls; both
+    None where unknown. `is_part` says that only a part of the run was counted. `try_pages` tries
+    page sizes on this kernel.
     """
     merged = rows_by_program(rows, programs)
     if native is not None and costs is not None:
@@ -149,8 +148,8 @@ def advice_records(
             native = None
     with_faults = False
     if costs is not None:
-        # First touches of a server, of a program that was stopped, and of memory that grows while
-        # a part of a run counts, are few in the time that they work.
+        # Page faults at first touches do not count for a server, for a program that was stopped,
+        # and for a part of a run: they are few over the whole life of the program.
         any_server = any(one.is_server for one in (runtimes or {}).values())
         has_ended = manifest["exit"]["reason"] == "exited" and not manifest["partial"]
         lasts = _faults_recur(merged) if is_part else has_ended
@@ -194,10 +193,10 @@ def advice_records(
         kept = moved & moved_by(action_to_paste(records))
         if kept == moved:
             break
-        # The lines to paste leave the other pieces where they are.
+        # The lines to paste do not move the other pieces.
         moved = kept
     if moved:
-        _say_one_heap(records)
+        _mention_one_heap(records)
     usable = [record["usable_page_size"] for record in records]
     of_cases = [one for one in map(subject_of, advice) if one is not None]
     is_server = any(one.is_started_directly and one.runtime.is_server for one in of_cases)
@@ -246,8 +245,8 @@ def advice_records(
     return [answer, *records]
 
 
-def _say_one_heap(records: Sequence[dict[str, Any]]) -> None:
-    """Says in the advice for all data where its page faults are counted."""
+def _mention_one_heap(records: Sequence[dict[str, Any]]) -> None:
+    """Adds to the advice for all data that its page faults are those of one heap."""
     for record in records:
         if record["scope"] == "program" and record["stream"] == "data":
             record["text"] += (
@@ -257,7 +256,7 @@ def _say_one_heap(records: Sequence[dict[str, Any]]) -> None:
 
 
 def _label_once(label: str, answer: str, records: Sequence[dict[str, Any]]) -> None:
-    """Leaves a label in the answer, or else in the first piece of advice that has it."""
+    """Removes repetitions of a label: it stays in the answer, or in the first advice with it."""
     label = f" ({label})"
     is_said = label in answer
     for record in records:
@@ -268,7 +267,7 @@ def _label_once(label: str, answer: str, records: Sequence[dict[str, Any]]) -> N
 
 
 def _faults_recur(rows: Sequence[Row]) -> bool:
-    """Whether most page faults that give 2 MiB get memory that the program had given back."""
+    """Whether at least half of the huge page faults get memory that the program had given back."""
     huge, again = (
         sum(
             row["value"]
@@ -281,15 +280,15 @@ def _faults_recur(rows: Sequence[Row]) -> bool:
 
 
 def _drop_page_faults(result: Result) -> None:
-    """Of a sample of a trace it is not known which pages were touched between its parts."""
+    """Sets page faults to 0: a sample does not show which pages were touched between its parts."""
     for process in result["processes"]:
         for region in process["regions"]:
             region["page_faults"] = {"base": 0, "huge": 0, "huge_again": 0, "left": 0}
 
 
 def is_tried(action: Mapping[str, Any], command: Sequence[str], host: HugePages) -> bool:
-    """Whether `octavo verify` tries the variables and options of an action unasked; also where the
-    action has none, or the program is not here.
+    """Whether `octavo verify` tries the variables and options of an action by default. True also
+    where the action has none, or where the program is not found.
     """
     wanted = (action.get("environment", {}), action.get("arguments", []))
     if not any(wanted) or not command:
@@ -310,7 +309,7 @@ def finished(
     *,
     per_process: bool,
 ) -> RunResult:
-    """The result of a run, from what the engine has counted."""
+    """The result of a run, from the counts of the engine."""
     manifest = build_manifest(result, circumstances)
     is_sampled = manifest.get("trace", {}).get("sample") is not None
     windows = manifest.get("windows")
@@ -369,7 +368,7 @@ def finished(
 
 
 def _lacks_memory(trace: Mapping[str, Any] | None) -> bool:
-    """Whether a trace was recorded of a part, without the memory that was there when it began."""
+    """Whether a trace is of a part of a run and lacks memory that was touched before that part."""
     options = ((trace or {}).get("about") or {}).get("options") or {}
     phase = options.get("phase") or {}
     is_late = options.get("tracer") == "lackey" and phase.get("start_after_seconds", 0) != 0
