@@ -1,1 +1,1 @@
-"""Which language runtime and allocator a program has, and what its memory is called there."""
+"""Detection of a program's language runtime and allocator, and their names for its memory."""

@@ -47,12 +47,13 @@ _SERVERS = {
 
 _JEMALLOC_MARKER = b"<jemalloc>: "
 _OWN_ALLOCATORS = ("go", "erlang", "luajit")
-"""Runtimes that map nearly all memory by themselves, so that switches of malloc do not reach it."""
+"""Runtimes that map nearly all their memory themselves, where no switch of malloc reaches it."""
 _STATIC_MUSL = (b"No error information\0", b"-0X+0X 0X-0x+0x 0x\0")
-"""Strings of musl's strerror and printf that no other C library has."""
+"""Strings in musl's strerror and printf that no other C library has."""
 _GLIBC_READS_MODE = (2, 38)
-"""From this glibc on, malloc ends the text of `transparent_hugepage/enabled` before it compares it
-(commit 801deb07f6, April 2023). Before, whether it sees `madvise` depends on a byte of the stack.
+"""The first glibc whose malloc terminates the text of `transparent_hugepage/enabled` before it
+compares it (commit 801deb07f6, April 2023). Before that, a byte of the stack decides whether it
+sees `madvise`.
 """
 
 _TITLES = {
@@ -80,15 +81,15 @@ class Runtime:
     """The runtime and the allocator that manage a program's memory."""
 
     program: str
-    """Path of the executable, as far as it is known."""
+    """Path of the executable; empty where it is not known."""
     kind: str = _UNKNOWN
     """jvm, go, node, cpython, php, erlang, luajit, postgres, memcached, mariadb, redis, native or
     unknown."""
     version: tuple[int, ...] = ()
-    """Of the runtime; empty where it is not known."""
+    """Version of the runtime; empty where it is not known."""
     allocator: str = _UNKNOWN
-    """glibc, jemalloc, tcmalloc, mimalloc, musl or unknown: what serves malloc. Of runtimes that
-    map their memory themselves, their kind."""
+    """The implementation of malloc: glibc, jemalloc, tcmalloc, mimalloc, musl or unknown; the kind
+    of a runtime that maps its memory itself."""
     allocator_version: tuple[int, ...] = ()
     facts: frozenset[str] = frozenset()
     """static, glibc-hugetlb-tunable, glibc-may-miss-madvise (the tunable does nothing in some
@@ -100,13 +101,13 @@ class Runtime:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The runtime, then the allocator: whose actions apply, the more specific first."""
+        """Names whose actions apply, the most specific first: the runtime, the allocator, …"""
         dynamic = () if "static" in self.facts else ("dynamic",)
         return (self.kind, self.allocator, *dynamic, "any")
 
     @property
     def is_server(self) -> bool:
-        """Whether the program works for clients until it is stopped."""
+        """Whether the program is a server, which runs until it is stopped."""
         return self.kind in ("postgres", "memcached", "mariadb", "redis")
 
     def __str__(self) -> str:
@@ -125,10 +126,10 @@ class Runtime:
 
 
 def runtime_of_file(program: Path | str, arguments: Sequence[str] = ()) -> Runtime:
-    """The runtime of a program that is not running; of a script, that of its interpreter.
+    """The runtime of a program that is not running; for a script, that of its interpreter.
 
-    `program` is a path or a name on PATH. Its loader is asked for its libraries; the program does
-    not run. Raises CannotRun where there is no such file.
+    `program` is a path or a name on PATH. Its loader lists its libraries; the program does not run.
+    Raises CannotRun where there is no such file.
     """
     name = str(program)
     found = name if "/" in name else shutil.which(name)
@@ -144,17 +145,17 @@ def runtime_of_file(program: Path | str, arguments: Sequence[str] = ()) -> Runti
 
 
 def with_arguments(runtime: Runtime, arguments: Sequence[str]) -> Runtime:
-    """The runtime with what its command line decides: the collector of a JVM."""
+    """The runtime with facts from the command line: the garbage collector of a JVM."""
     if runtime.kind == "jvm" and "-XX:+UseZGC" in arguments:
         return replace(runtime, facts=runtime.facts | {"zgc"})
     return runtime
 
 
 def detect(program: str, mapped: Iterable[str], *, started_as: str | None = None) -> Runtime:
-    """The runtime of a program that has these files mapped, its own among them or not.
+    """The runtime of a program, from the files that it has mapped, with or without its own file.
 
-    `started_as` is the name that a symbolic link gave it. Files that are not on this machine, as
-    those of a trace from elsewhere, are known by their names alone.
+    `started_as` is the name of a symbolic link by which it was started. Of files that are not on
+    this machine, such as those of a trace from elsewhere, only the names are used.
     """
     return _detect(program, tuple(sorted(set(mapped))), started_as or program)
 
@@ -166,7 +167,7 @@ def _detect(program: str, mapped: tuple[str, ...], started_as: str) -> Runtime:
         allocator = _allocator(libraries, file)
         kind, version = _kind({Path(program).name, Path(started_as).name}, libraries, file)
         if kind == "cpython" and allocator.allocator not in _preloaded(libraries):
-            # From 3.13 on Python contains a mimalloc that it uses only where it is configured to.
+            # Python 3.13 and later contain a mimalloc that they use only if configured to.
             allocator = _libc(libraries, file)
         if kind in _OWN_ALLOCATORS:
             allocator = Runtime(program, allocator=kind, facts=allocator.facts)
@@ -195,7 +196,7 @@ def _kind(
         return "go", go
     pythons = [match for name in (*names, *libraries) if (match := _PYTHON.match(name))]
     if pythons:
-        # `python3.11` says more than `python`, which links to it.
+        # The name `python3.11` has the version; `python`, which links to it, has none.
         return "cpython", max(_numbers(match[1] or "") for match in pythons)
     for name in names:
         if name in _SERVERS:
@@ -209,7 +210,7 @@ def _kind(
 
 
 def _allocator(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
-    """The allocator: a library that replaces malloc, a copy in the program, or the C library."""
+    """The allocator: a library that replaces malloc, one in the program, or the C library."""
     for name, path in _preloaded(libraries).items():
         with open_program(path) as library:
             return _known_allocator(name, library)
@@ -236,7 +237,7 @@ def _preloaded(libraries: dict[str, Path]) -> dict[str, Path]:
 
 
 def _known_allocator(name: str, file: ProgramFile | None) -> Runtime:
-    """Version and abilities of an allocator, from the file that holds it."""
+    """Version and features of an allocator, from the file that contains it."""
     unknown = Runtime("", allocator=name)
     if name == "jemalloc":
         if file is None:
@@ -268,7 +269,7 @@ def _variable_of_polars(libraries: dict[str, Path]) -> str | None:
 
 
 def _libc(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
-    """The C library's malloc; its tunables are in the loader, or in a static program."""
+    """The C library's malloc; the loader, or a static program, contains the names of tunables."""
     if any(name.startswith(("ld-musl-", "libc.musl-")) for name in libraries):
         return Runtime("", allocator="musl")
     tunable = frozenset({"glibc-hugetlb-tunable"})
@@ -299,7 +300,7 @@ def _has_tunable(loader: Path) -> bool:
 
 
 def _glibc_version(library: Path | None) -> tuple[int, ...]:
-    """From what the library prints when it is executed; empty where it is not known."""
+    """The version in the text that the library prints when executed; empty where not known."""
     if library is None:
         return ()
     with open_program(library) as file:
@@ -307,9 +308,9 @@ def _glibc_version(library: Path | None) -> tuple[int, ...]:
 
 
 def _go_version(file: ProgramFile) -> tuple[int, ...] | None:
-    """From the build information that Go's linker puts into every program; None: no Go.
+    """The version in the build information that Go's linker writes; None for other programs.
 
-    Reference: debug/buildinfo of Go's library. Before 1.18 the version is behind a pointer, and
+    Reference: debug/buildinfo of Go's library. Before 1.18 the version is behind a pointer; it is
     empty here.
     """
     at = file.find(b"\xff Go buildinf:")
@@ -328,7 +329,7 @@ def _node_version(file: ProgramFile | None) -> tuple[int, ...]:
 
 
 def _jvm_version(library: Path) -> tuple[int, ...]:
-    """From the file `release` at the top of the Java installation."""
+    """The version in the file `release` at the top of the Java installation."""
     for directory in library.parents:
         try:
             text = (directory / "release").read_text(encoding="utf-8", errors="replace")
@@ -340,7 +341,7 @@ def _jvm_version(library: Path) -> tuple[int, ...]:
 
 
 def _jvm_of_launcher(path: Path) -> Path | None:
-    """The libjvm.so that the `java` launcher loads by itself, which no loader knows of."""
+    """The libjvm.so that the `java` launcher loads by dlopen; the loader does not list it."""
     for place in ("lib/server/libjvm.so", "jre/lib/amd64/server/libjvm.so"):
         library = path.parent.parent / place
         if path.name in ("java", "javac", "jshell") and library.is_file():
@@ -349,7 +350,7 @@ def _jvm_of_launcher(path: Path) -> Path | None:
 
 
 def _interpreter_of(path: Path) -> Path:
-    """The program that the kernel starts for a script, `/usr/bin/env` seen through."""
+    """The interpreter of a script, also one that `/usr/bin/env` starts; else the program."""
     for _ in range(_INTERPRETER_DEPTH):
         try:
             with path.open("rb") as file:
@@ -370,7 +371,7 @@ def _interpreter_of(path: Path) -> Path:
 
 
 def _libraries(path: Path, loader: str) -> tuple[str, ...]:
-    """The libraries of a program as its loader finds them, the loader itself among them."""
+    """The libraries of a program that its loader finds, and the loader itself."""
     listing = [loader, "--list", str(path)]
     try:
         done = subprocess.run(
@@ -383,7 +384,7 @@ def _libraries(path: Path, loader: str) -> tuple[str, ...]:
 
 
 def _version_in(file: ProgramFile | None, near: bytes, pattern: bytes) -> tuple[int, ...]:
-    """The version that a file names; empty where it names none, or cannot be read."""
+    """The version in a file; empty where there is none, or where the file cannot be read."""
     version = file.around(near, pattern) if file is not None else None
     return _numbers((version or b"").decode())
 

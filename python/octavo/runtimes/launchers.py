@@ -1,5 +1,5 @@
-"""Command lines and environments of programs, with options added: `taskset -c 0 server --port 7`
-starts `server`, and GLIBC_TUNABLES may hold options already.
+"""Adds options to command lines and environments of programs. In `taskset -c 0 server --port 7`
+the program is `server`, and GLIBC_TUNABLES may have options already.
 """
 
 import shutil
@@ -17,13 +17,14 @@ _FIRST_OPTIONS = (
     *("--no-defaults", "--print-defaults"),
     *("--defaults-file=", "--defaults-extra-file=", "--defaults-group-suffix="),
 )
-"""Beginnings of options of MariaDB's and MySQL's programs that have to come before all others."""
+"""Beginnings of options that programs of MariaDB and MySQL accept only before all others."""
 
 
 def program_at(words: Sequence[str]) -> int:
-    """The place in a command line of the program that is started in the end; 0 without launchers.
+    """The index in a command line of the program that launchers start; 0 without launchers.
 
-    It is the first word behind a launcher that is an executable, and neither an option nor an assignment.
+    It is the first word behind a launcher that is an executable, and neither an option nor an
+    assignment.
     """
     at = 0
     while Path(words[at]).name in _LAUNCHERS:
@@ -37,7 +38,7 @@ def program_at(words: Sequence[str]) -> int:
 
 def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:
     """The command line with options inserted behind the name of the program that it starts, and
-    behind options that the program accepts in the first place alone.
+    behind options that the program accepts only in the first place.
     """
     behind = program_at(words) + 1
     while behind < len(words) and words[behind].startswith(_FIRST_OPTIONS):
@@ -50,7 +51,7 @@ def _is_program(word: str) -> bool:
 
 
 def has_options(words: Sequence[str], options: Sequence[str]) -> bool:
-    """Whether a command line has these options already, one after the other."""
+    """Whether a command line already has these options, one after the other."""
     length = len(options)
     return any(tuple(words[at : at + length]) == tuple(options) for at in range(len(words)))
 
@@ -65,13 +66,12 @@ _JOINED_BY = {
     "NODE_OPTIONS": (" ", "="),
     "GODEBUG": (",", "="),
 }
-"""Of each such variable, the separators of its options and of an option and its value."""
+"""For each variable with several options, the separator of options, and that before a value."""
 
 
 def added_to(present: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """The new variables; of those that hold several options, the present ones stay in front.
-
-    An option that both name has the new value alone.
+    """The new variables. In a variable with several options, present options stay in front of new
+    ones; an option that both have gets the new value.
     """
     joined = {}
     for name, value in new.items():
@@ -83,7 +83,7 @@ def added_to(present: Mapping[str, str], new: Mapping[str, str]) -> dict[str, st
 
 
 def _with_new(old: str, new: str, separator: str, assigns: str) -> str:
-    """The options of a variable: the old value itself where it has all that is new."""
+    """The options of a variable; the old value unchanged if it has all new options already."""
     present, added = old.split(separator), new.split(separator)
     names = {option.partition(assigns)[0] for option in added}
     others = [option for option in present if option.partition(assigns)[0] not in names]

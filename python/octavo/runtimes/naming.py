@@ -1,8 +1,8 @@
 """Gives the regions of a run the names that users of a runtime know: `Java heap`, `Go heap`.
 
-The tracer names anonymous memory by its size (`anon 64.0MiB #3`). Its purpose follows from
-the runtime, its kind and its place; where it does not, the name stays. Sizes and numbers stay in
-the name, so that it stays unique within its process.
+The tracer names anonymous memory by its size (`anon 64.0MiB #3`). The runtime, the kind and the
+address of a region determine its purpose; where they do not, the name stays. Sizes and numbers are
+kept, so that names stay unique within a process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ANONYMOUS = re.compile(r"anon (?P<size>[\d.]+MiB #\d+|\(small\))$")
 GLIBC_ARENA_BYTES = 64 * MIB
 """HEAP_MAX_SIZE of glibc's malloc: an arena of a thread starts at a multiple of it."""
 _KERNEL_CHOICE_STARTS = 0x7E << 40
-"""Linux chooses places for mappings from here on. Go asks for others for the arenas of its heap:
-0xc000000000 and up, at random places since 1.26 (arenaHint, runtime/malloc.go)."""
+"""Lowest address that Linux chooses for mappings. Go asks for lower addresses for the arenas of its
+heap: from 0xc000000000 on, at random addresses since 1.26 (arenaHint, runtime/malloc.go)."""
 _COMPRESSED_OOPS_END = 32 * GIB
-"""The JVM puts a heap of up to 32 GiB below it, so that pointers to it fit into 32 bits."""
+"""The JVM places a heap of up to 32 GiB below this address, so that pointers fit into 32 bits."""
 PYTHON_ARENA = "Python arena"
-"""The name of memory that Python's own allocator maps for objects."""
+"""The name for memory that Python's own allocator maps for objects."""
 _ZEND_CHUNK_BYTES = 2 * MIB
 """ZEND_MM_CHUNK_SIZE of PHP's allocator: its chunks and huge blocks start at multiples of it."""
 
@@ -65,7 +65,7 @@ class _Namer:
     has_threads: bool
 
     def name(self, region: Region) -> str | None:
-        """The name that users of the runtime know; None where it stays."""
+        """The name that users of the runtime know; None to keep the present name."""
         if region["kind"] == "shared" and self.runtime.kind == "postgres":
             return "shared buffers"
         if _is_zgc_heap(region) and self.runtime.kind == "jvm":
@@ -77,7 +77,7 @@ class _Namer:
         return f"{name} {anonymous['size']}" if name is not None else None
 
     def _heap(self, region: Region) -> str | None:
-        """The brk heap, where it is another allocator's than the C library's."""
+        """The name of the brk heap, where another allocator than the C library's uses it."""
         if region["kind"] == "heap" and self.runtime.allocator == "tcmalloc":
             return "tcmalloc heap"
         return None
@@ -105,7 +105,7 @@ class _Namer:
             return "Java code cache"
         if any(map(_is_zgc_heap, self.regions)):
             return None
-        # Class space and metaspace lie above the heap or elsewhere.
+        # Class space and metaspace are above the heap or elsewhere.
         heaps = [
             other
             for other in self.regions
@@ -120,7 +120,7 @@ class _Namer:
         return "Java heap" if region is largest and region["bytes"] >= 8 * MIB else None
 
     def _python(self, region: Region) -> str | None:
-        # ARENA_SIZE is 256 KiB before 3.10, which the tracer counts with all that is small.
+        # ARENA_SIZE is 256 KiB before 3.10, and such mappings are in the tracer's `anon (small)`.
         if self.runtime.version < (3, 10):
             return PYTHON_ARENA if region["name"] == "anon (small)" else None
         return PYTHON_ARENA if region["bytes"] == MIB * region["mappings"] else None
@@ -152,7 +152,7 @@ def _is_zgc_heap(region: Region) -> bool:
 def is_glibc_arena(start: int, size: int) -> bool:
     """Whether a mapping looks like an arena that glibc's malloc made for a thread.
 
-    It maps twice the size to find an aligned part, and unmaps the rest.
+    glibc maps twice the size of an arena to find an aligned part, and unmaps the rest.
     """
     aligned = start % GLIBC_ARENA_BYTES == 0 and size <= GLIBC_ARENA_BYTES
     return aligned or size == 2 * GLIBC_ARENA_BYTES

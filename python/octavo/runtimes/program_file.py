@@ -1,8 +1,8 @@
-"""A look into a program's file: its loader, and byte strings in what the kernel maps of it.
+"""Reads a program's file: its loader, and byte strings in the mapped parts.
 
-Strings are looked for because they survive stripping, as symbols do not: the name of the variable
-that an allocator reads is there in every build. Only what a program header maps is searched, so
-that debug information, which names other programs' symbols, does not count.
+Strings are searched because, unlike symbols, they survive stripping: every build has the name of
+the variable that an allocator reads. Only parts that a program header maps are searched, as debug
+information may contain names of other programs.
 Layout: System V ABI, chapter 5, and /usr/include/elf.h.
 """
 
@@ -33,22 +33,22 @@ class ProgramFile:
     loader: str | None
     """Path of the dynamic loader; None where the program is static."""
     loaded: tuple[tuple[int, int], ...]
-    """Offsets in the file, from and up to, of what is mapped."""
+    """File offsets of the mapped parts: start and end."""
     text: tuple[tuple[int, int, int], ...] = ()
-    """The same of what is executable, with the address that it is linked for."""
+    """File offsets of the executable parts: start, end and linked address."""
     is_fixed: bool = False
-    """Whether it is mapped at the very addresses that it is linked for."""
+    """Whether it is mapped at the addresses for which it is linked (ET_EXEC)."""
     alignment: int = 1
-    """The largest alignment in bytes that a mapped part asks for."""
+    """The largest alignment in bytes of a mapped part."""
     needed_bytes: int = 0
-    """Where the last mapped part ends in the file, which is longer than a truncated file."""
+    """The file offset at which the last mapped part ends; beyond the end of a truncated file."""
 
     def has(self, text: bytes) -> bool:
-        """Whether the bytes are in what is mapped."""
+        """Whether a mapped part contains the bytes."""
         return self.find(text) is not None
 
     def find(self, text: bytes) -> int | None:
-        """The offset in the file of the first occurrence of the bytes in what is mapped."""
+        """The file offset of the first occurrence of the bytes in a mapped part."""
         for start, end in self.loaded:
             at = self.image.find(text, start, end)
             if at >= 0:
@@ -56,7 +56,7 @@ class ProgramFile:
         return None
 
     def around(self, text: bytes, pattern: bytes) -> bytes | None:
-        """The match of `pattern` near the first occurrence of `text` that has one."""
+        """The match of `pattern` near the first occurrence of `text` with such a match."""
         for start, end in self.loaded:
             at = self.image.find(text, start, end)
             while at >= 0:
@@ -70,7 +70,7 @@ class ProgramFile:
 
 @contextmanager
 def open_program(path: Path) -> Iterator[ProgramFile | None]:
-    """Opens a program; gives None where it cannot be read or is no 64-bit x86-64 ELF file."""
+    """Opens a program; None where it cannot be read or is no 64-bit x86-64 ELF file."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
             yield _read(image)
