@@ -1,1 +1,1 @@
-"""`octavo sim`: designs of translation hardware, simulated."""
+"""`octavo sim`: simulation of designs of translation hardware."""

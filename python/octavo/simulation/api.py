@@ -1,5 +1,5 @@
-"""`octavo.sim`: one call from a command line, or a trace, to the result of a simulation: the
-manifest, each design's counters, and rows of all.
+"""`octavo.sim`: runs a program, or reads a trace, and returns the result of a simulation: the
+manifest, the counters of each design, and the rows.
 """
 
 from __future__ import annotations
@@ -73,26 +73,27 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
             return self.by_process[0]
         return [summed(one) for one in zip(*self.by_process, strict=True)]
 
-    def _simulated(self, machine: MachineCounts, of: SimProcess | SharedMachines) -> Simulated:
+    def _simulated(self, machine: MachineCounts, owner: SimProcess | SharedMachines) -> Simulated:
         overlaps = self.configuration.timing == OVERLAPPED
-        instructions = rated_instructions(of["instructions"], of["references"])
+        references = owner["references"]
+        instructions = rated_instructions(owner["instructions"], references)
         cpi = self.configuration.base_cpi
-        return simulated(machine, instructions, of["references"], cpi, overlaps_walks=overlaps)
+        return simulated(machine, instructions, references, cpi, overlaps_walks=overlaps)
 
     @property
     def lived(self) -> list[Simulated]:
-        """The results whose intervals are shown: of all processes if shared, else of one."""
+        """The results with intervals: of all processes if these share machines, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
 
     @cached_property
     def timing(self) -> Timing:
-        """How cycles were computed, and why so."""
+        """The way in which cycles were computed, and the reason for it."""
         has_dependences = any(process["dependences"] for process in self.counted["processes"])
         return choose_timing(self.configuration, has_dependences=has_dependences)
 
     @property
     def failure(self) -> str | None:
-        """Why Octavo could not do its part, a sentence: also where no design counted anything."""
+        """A sentence where Octavo could not do its part, also where no design counted anything."""
         first = self.total[0]
         if any(one.has_counted for one in self.total):
             return super().failure
@@ -106,7 +107,7 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         return designs[name]
 
     def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:
-        """Execution times by design, by where they come from: `simulated`, then `measured`."""
+        """Execution times by design, for each source of times: `simulated`, then `measured`."""
         if self.timing.name == ADDITIVE:
             yield SIMULATED_SOURCE, [simulated_time(one) for one in self.total]
         measured = self.configuration.measured
@@ -115,7 +116,7 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
 
     @cached_property
     def rows(self) -> list[SimRow]:
-        """Every number."""
+        """All rows."""
         counted = self.counted
         untraced = counted["untraced_processes"]
         shared = counted.get("shared")
@@ -128,7 +129,7 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         return arrow_table(self.rows, COLUMNS)
 
     def headline(self) -> str:
-        """The trace or program, how much of it was simulated, and on what."""
+        """The trace or program, the amount simulated, the machine and the designs."""
         from octavo.simulation.view import headline
 
         designs = ", ".join(self.configuration.designs)
@@ -137,14 +138,14 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         )
 
     def conclusion(self) -> str:
-        """Which design to choose."""
+        """The design to choose, with the reason."""
         from octavo.simulation.choice import sentence
 
         return of_what_ran(sentence(self.total, self._kernel_cycles), self.manifest)
 
     @property
     def _kernel_cycles(self) -> float:
-        """Of the machine's core, in system calls, of what was counted; 0 where it is not known."""
+        """Cycles of the machine's core for the system calls of the counted part; 0 if unknown."""
         pipeline = self.configuration.machine["core"].get("pipeline")
         seconds = self.configuration.kernel_seconds(self.counted["processes"])
         if pipeline is None or seconds is None or not self.total[0].instructions:
@@ -171,8 +172,8 @@ def check_shared(
     configuration: SimConfiguration,
     interrupted_by: int | None = None,
 ) -> None:
-    """Refuses traces of which machines that processes share counted nothing: they warm up
-    together. Raises CannotRun, or Interrupted.
+    """Refuses a result in which shared machines have counted nothing, as where the traces end in
+    the common warm-up. Raises CannotRun, or Interrupted.
     """
     if "shared" in result:
         references = result["shared"]["references"]
@@ -217,25 +218,30 @@ def sim(
     on_progress: OnProgress | None = None,
     **choices: Any,
 ) -> SimResult:
-    """Runs a program, or reads a trace, on machines of several designs side by side.
+    """Simulates a program, or a trace, on a machine with each of several designs.
 
     >>> result = octavo.sim("gzip.oct", "skylake", ["base4k", "thp"])  # doctest: +SKIP
     >>> result.design("thp").translation_share  # doctest: +SKIP
 
-    `designs` are names, and subclasses of `octavo.Design`, which are slow.
-    `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
-    Of the `choices`, `cores` is how many cores it has, on which threads are placed; `virtualised`
-    runs programs in the guest of a virtual machine, and so does `host_policy`, the policy of page
-    sizes of its host, as "thp"; else that is each design's own; `warm_up` instructions are
-    simulated and not counted; there is a row of each counter for every `interval` instructions;
-    `timing` "out-of-order" executes the instructions on the machine's core, which is usual where
-    the stream has register dependences, "additive" adds all latencies up, and "overlapped" does
-    so with the least that walks take;
-    `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
-    `perf stat -x,` of the program without and with transparent huge pages, for an execution time
-    from measurements; with `processes` "asid" or "flush" the processes of the traces share a core
-    with a quantum of `quantum` instructions, `first_quantum` in first turns; with
-    `fast_forward` no core executes the warm-up. `layout`, `skip_instructions`,
+    `designs` are names, or subclasses of `octavo.Design`, which are slow. `machine` is a preset or
+    a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`. The `choices` are:
+
+    - `cores`: the number of cores, on which threads are placed.
+    - `virtualised`: runs programs in the guest of a virtual machine. `host_policy`, such as "thp",
+      implies it and is the page-size policy of the host (default: that of each design).
+    - `warm_up`: instructions that are simulated and not counted; with `fast_forward`, without the
+      core model.
+    - `interval`: instructions for which there is one row of each counter.
+    - `timing`: "out-of-order" executes the instructions on the machine's core, which is the default
+      where the stream has register dependences; "additive" adds up all latencies; "overlapped" also
+      does, with a lower bound of the cycles of walks.
+    - `check`: compares each translation with that of the page table.
+    - `perf_4k` and `perf_thp`: files of `perf stat -x,` for the program without and with
+      transparent huge pages, for an execution time from measurements.
+    - `processes`: with "asid" or "flush", the processes of the traces share a core, with quanta of
+      `quantum` instructions and first quanta of `first_quantum`.
+
+    `layout`, `skip_instructions`,
     `max_instructions`, `between_marks`, `start_after` and `duration` are as of `octavo.run`.
     Raises OctavoError with one clear sentence; what a design in Python has raised is its cause.
     """

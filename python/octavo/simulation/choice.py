@@ -26,24 +26,24 @@ NOT_IN_TIME = (
 
 @dataclass(frozen=True)
 class Choice:
-    """The designs to choose from, and the first one that is worse."""
+    """The best designs, and the first design that is worse."""
 
     chosen: tuple[Simulated, ...]
-    """The best one, or all that differ from the best by less than the simulation resolves."""
+    """The best design, with all that differ from it by no more than RESOLUTION."""
     other: Simulated | None
-    """The first design that could have been chosen and is not among them."""
+    """The first design that could be chosen and is worse."""
 
     @property
     def best(self) -> Simulated:
-        """The first of those to choose from."""
+        """The first of the best designs."""
         return self.chosen[0]
 
 
 def choose_design(designs: Sequence[Simulated]) -> Choice | None:
-    """The designs with the fewest cycles; of those, the ones with the least memory. Cycles, and
-    bytes, that differ by no more than RESOLUTION count as equal.
+    """The designs with the fewest cycles, and of these the designs with the least memory. Cycles,
+    and bytes, that differ by no more than RESOLUTION count as equal.
 
-    Designs that stopped for lack of memory, and bounds, are left out; None where nothing is left.
+    Designs that stopped early, and bounds, are left out; None where no design is left.
     """
     ran = [one for one in designs if one.can_be_chosen]
     if not ran:
@@ -57,12 +57,14 @@ def choose_design(designs: Sequence[Simulated]) -> Choice | None:
 
 
 def sentence(designs: Sequence[Simulated], kernel_cycles: float = 0.0) -> str:
-    """The answer, with its price. `kernel_cycles` were spent in system calls, beside all that was
-    simulated; 0 where it is not known.
+    """The answer to "which design?", with its cost. `kernel_cycles` were spent in system calls and
+    are not simulated; 0 where they are not known.
     """
     choice = choose_design(designs)
     if choice is None and all(one.is_bound for one in designs):
-        return "Which design? None: bounds are to compare others with; give some, by --design."
+        return (
+            "Which design? None: bounds only serve for comparison; give other designs by --design."
+        )
     if choice is None:
         return (
             "Which design? None: each stopped before its end, for the reason given above; where "
@@ -70,7 +72,7 @@ def sentence(designs: Sequence[Simulated], kernel_cycles: float = 0.0) -> str:
             "has in use, by --set memory.fragmentation.kind=empty."
         )
     best, other = choice.best, choice.other
-    # The table has the same number.
+    # The same number as in the table.
     memory = f"{format_bytes(best.memory_bytes)} of memory with page tables"
     costs = f"loses {_lost(best)} to translation and takes {memory}"
     if other is not None:
@@ -80,7 +82,7 @@ def sentence(designs: Sequence[Simulated], kernel_cycles: float = 0.0) -> str:
         beside = _beside(best, other, kernel_cycles)
         return f"Which design? {names}{tied}: {subject} {beside}. {_limits(designs)}"
     if len(choice.chosen) > 1:
-        # The figures of the first stand for all, which are as near as that.
+        # The figures of the first design stand for all, which differ by at most RESOLUTION.
         return (
             f"Which design? It makes no difference: {_UNRESOLVED}. {best.design} {costs}. "
             f"{_limits(designs)}"
@@ -116,7 +118,7 @@ _UNRESOLVED = (
 
 
 def _cost(one: Simulated) -> float:
-    """All cycles; without instructions, those of translation."""
+    """All cycles; without instructions, the cycles of translation."""
     return one.cycles if one.instructions else one.lost_cycles
 
 
@@ -124,16 +126,16 @@ def _listed(names: Sequence[str], word: str) -> str:
     return f"{', '.join(names[:-1])} {word} {names[-1]}" if len(names) > 1 else names[0]
 
 
-def _lost(one: Simulated, of: str = " of its cycles") -> str:
+def _lost(one: Simulated, ending: str = " of its cycles") -> str:
     share = one.translation_share
     if share is None:
         return f"{format_count(one.lost_cycles)} cycles"
-    return f"{format_share(share)}{of}"
+    return f"{format_share(share)}{ending}"
 
 
 def _beside(best: Simulated, other: Simulated, kernel_cycles: float) -> str:
-    """How one design compares with another in cycles, time and memory."""
-    parts = [f"loses {_lost(best)} to translation ({other.design}: {_lost(other, of='')})"]
+    """The comparison of two designs in cycles, time and memory."""
+    parts = [f"loses {_lost(best)} to translation ({other.design}: {_lost(other, ending='')})"]
     if best.instructions:
         times = best.cycles / other.cycles
         is_equal = 1 / (1 + RESOLUTION) <= times <= 1 + RESOLUTION

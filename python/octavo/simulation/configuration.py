@@ -30,11 +30,11 @@ DEFAULT_MACHINE = "skylake"
 DEFAULT_DESIGNS = ("base4k", "thp")
 ADDITIVE, OVERLAPPED, OUT_OF_ORDER = "additive", "overlapped", "out-of-order"
 BY_STREAM = "auto"
-"""Out of order where the machine describes its core and the stream has register dependences, else
-additive."""
+"""Selects OUT_OF_ORDER where the machine describes its core and the stream has register
+dependences, else ADDITIVE."""
 TIMINGS = (BY_STREAM, ADDITIVE, OVERLAPPED, OUT_OF_ORDER)
 LEAST_INTERVAL_INSTRUCTIONS = 1000
-"""An interval ends where a straight run of instructions does, and those are some tens."""
+"""Least length of an interval, which ends with a straight run of some tens of instructions."""
 
 ADDITIVE_NOTE = (
     "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. An "
@@ -75,21 +75,21 @@ OWN_NOTE = (
 
 @dataclass(frozen=True)
 class SimConfiguration(SharedScope):
-    """Resolved: two equal configurations on the same stream give the same rows."""
+    """A resolved simulation: equal configurations on the same stream give the same rows."""
 
     designs: tuple[str, ...]
     machine_json: str = field(repr=False)
     """The machine with every key, as canonical JSON."""
     machine_hash: str
     warm_up_instructions: int
-    """Simulated and not counted."""
+    """Instructions that are simulated and not counted."""
     fast_forward: bool
-    """Whether cores do not execute the warm-up."""
+    """Whether the warm-up is simulated without the core model."""
     interval_instructions: int | None
     checked: bool
     """Whether each translation is compared with the page table's."""
     timing: str
-    """How cycles are to be computed: one of `TIMINGS`."""
+    """The way in which cycles are computed: one of `TIMINGS`."""
     measured: Measured | None
     """Measurements of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
@@ -103,7 +103,7 @@ class SimConfiguration(SharedScope):
 
     @property
     def base_cpi(self) -> float:
-        """Cycles per instruction of a core that never waits."""
+        """Cycles per instruction of a core without stalls."""
         return float(self.machine["core"]["base_cpi"])
 
     @property
@@ -113,7 +113,7 @@ class SimConfiguration(SharedScope):
 
     @property
     def counts_instructions(self) -> str | None:
-        """The option that wants a trace to have instructions, if any does."""
+        """The option that needs a trace with instructions, if there is one."""
         warm_up = "--warm-up" if self.warm_up_instructions else None
         interval = None if self.interval_instructions is None else "--interval"
         return super().counts_instructions or warm_up or interval
@@ -222,9 +222,9 @@ def configure_sim(
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
     `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`.
-    `timing` is one of `TIMINGS`; `cores` is how many cores it has; `virtualised` gives it a host,
-    and so does `host_policy`, which is that host's. `scope` is what
-    `octavo.tracing.scope.resolve_scope` takes.
+    `timing` is one of `TIMINGS`; `cores` is the number of cores; `virtualised` adds a host to the
+    machine, and so does `host_policy`, the page-size policy of that host. `scope` are the arguments
+    of `octavo.tracing.scope.resolve_scope`.
     """
     resolved = resolve_scope(**scope)
     shared = choose_processes(processes, quantum, first_quantum)
@@ -261,7 +261,7 @@ def configure_sim(
         )
     except (_core.OctavoError, ValueError) as error:
         if error.__cause__ is not None:
-            raise  # Of a design in Python.
+            raise  # An error from a design in Python.
         raise UsageError(_as_asked(str(error), host_policy)) from None
     assert analysis.machine is not None, "it is a simulation's"
     text, digest = analysis.machine
@@ -288,7 +288,7 @@ def configure_sim(
 def short_settings(
     cores: int | None = None, virtualised: bool = False, host_policy: str | None = None
 ) -> Iterator[str]:
-    """The settings that options stand for. Raises UsageError."""
+    """The settings for which options stand. Raises UsageError."""
     check_range("--cores", cores, 1, _core.MAX_CORES)
     if cores is not None:
         yield f"core.count={cores}"
@@ -299,7 +299,7 @@ def short_settings(
 
 
 def _as_asked(sentence: str, host_policy: str | None) -> str:
-    """The sentence on a setting, with the option that it came from."""
+    """An error about a setting, with the option in place of the setting that it stands for."""
     if host_policy is None:
         return sentence
     setting = f"--set: host.policy = {toml_value(host_policy)}"

@@ -13,7 +13,7 @@ LINK = re.compile(r"\[([^\]]+)\](?:\([^)]*\))?")
 
 @cache
 def meanings() -> list[tuple[str, list[str], str]]:
-    """A pattern of components, patterns of counters, and the meaning, of each row."""
+    """For each row: a pattern of components, patterns of counters, and the meaning."""
     return [
         ("|".join(_patterns(components)), _patterns(counters), LINK.sub(r"\1", meaning))
         for components, counters, meaning in ROW.findall(_core.sim_pages())
@@ -21,15 +21,15 @@ def meanings() -> list[tuple[str, list[str], str]]:
 
 
 def _patterns(names: str) -> list[str]:
-    """Expressions for the names in a cell, in which ARRAY, SIZE and N stand for any."""
+    """Regular expressions for the names in a cell, in which ARRAY, SIZE and N are placeholders."""
     listed = re.findall(r"`([^`]+)`", names)
     return [re.sub(r"ARRAY|SIZE|(?<=l)N", r"[\\w]+", re.escape(name)) for name in listed]
 
 
 @cache
 def place_of(component: str, counter: str) -> tuple[int, int]:
-    """The number of the row that explains a counter, and its place there; a row behind the last one
-    where none does.
+    """The index of the row that explains a counter, and the counter's index in the row; the number
+    of rows where none does.
     """
     for row, (components, counters, _) in enumerate(meanings()):
         if re.fullmatch(components, component):
@@ -40,5 +40,5 @@ def place_of(component: str, counter: str) -> tuple[int, int]:
 
 
 def is_documented(component: str, counter: str) -> bool:
-    """Whether the pages explain a counter, as they do with all."""
+    """Whether the pages explain a counter; they explain every counter that exists."""
     return place_of(component, counter)[0] < len(meanings())

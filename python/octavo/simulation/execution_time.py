@@ -1,8 +1,8 @@
-"""Execution time as Guvenilir and Patt break it down: T = T_IDEAL + T_L1DTLBM + T_PW.
+"""Execution time by the terms of Guvenilir and Patt: T = T_IDEAL + T_L1DTLBM + T_PW.
 
 "Tailored Page Sizes", section IV: T_IDEAL is the time without page walks or TLB misses, T_L1DTLBM
 the time of first-level TLB misses that hit in the second level, T_PW the time of page walks.
-The source of the terms is named wherever they are shown.
+Every table and row with these terms names their source.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BASE, HUGE = "base4k", "thp"
 
 @dataclass(frozen=True)
 class ExecutionTime:
-    """A time in cycles, by what it goes to."""
+    """An execution time in cycles, by term."""
 
     ideal_cycles: float
     tlb_cycles: float
@@ -47,11 +47,11 @@ class ExecutionTime:
 
     @property
     def cycles(self) -> float:
-        """T, all of them."""
+        """T, the sum of the terms."""
         return self.ideal_cycles + self.tlb_cycles + self.walk_cycles
 
     def terms(self) -> dict[str, float]:
-        """The terms by the paper's names for them, T the last."""
+        """The terms by their names in the paper, T last."""
         return {
             "T_IDEAL": self.ideal_cycles,
             "T_L1DTLBM": self.tlb_cycles,
@@ -61,13 +61,12 @@ class ExecutionTime:
 
 
 def simulated_time(one: Simulated) -> ExecutionTime | None:
-    """The time by the simulation's own cycles, each counted as lost; None without instructions, and
-    for a machine that stopped.
+    """The time from the simulation's own cycles, all of which count as lost; None without
+    instructions, and for a machine that stopped.
 
-    Every term is larger than on a core that overlaps its work, T_PW as well as T_IDEAL: the paper's
-    T_PW is the part of a walker's cycles that a real core could not overlap, and its T_IDEAL has
-    misses of data that overlap each other. So the share of translation, T_PW over T, is not a bound:
-    it may come out too high or too low.
+    Every term is larger than on a core that overlaps its work. The paper's T_PW is the part of a
+    walker's cycles that a real core could not overlap, and in its T_IDEAL data misses overlap each
+    other. So the share of translation, T_PW over T, is no bound: it may be too high or too low.
     """
     if not one.instructions or one.stopped is not None:
         return None
@@ -85,14 +84,14 @@ class Measured:
 
     @property
     def lost_share(self) -> float:
-        """How much of the cycles of walks is lost time: the cycles that huge pages saved, over
-        the cycles of walks that they saved (the paper's Figure 12).
+        """The share of walk cycles that is lost time: the cycles that huge pages saved, over the
+        walk cycles that they saved (the paper's Figure 12).
         """
         saved = self.base.cycles - self.huge.cycles
         return saved / (self.base.walk_cycles - self.huge.walk_cycles)
 
     def note(self) -> str:
-        """Where the terms come from."""
+        """A note on the source of the terms."""
         return MEASURED.format(base=BASE, huge=HUGE, share=self.lost_share)
 
     def resolved(self) -> dict[str, Any]:
@@ -100,10 +99,10 @@ class Measured:
         return {BASE: asdict(self.base), HUGE: asdict(self.huge)}
 
     def time(self, one: Simulated, huge: Simulated) -> ExecutionTime | None:
-        """The time of a design, `huge` being what was simulated of the design measured.
+        """The time of a design; `huge` is the simulated result of the measured design.
 
-        None where a term is to grow from nothing, where nothing is known of the instructions, and
-        where more time would be lost than was measured: then another program was.
+        None where a term would have to grow from zero, where the number of instructions is not
+        known, and where more time would be lost than was measured, as for another program.
         """
         if not huge.instructions or one.stopped is not None or huge.stopped is not None:
             return None

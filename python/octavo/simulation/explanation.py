@@ -1,4 +1,4 @@
-"""The explanation of a design, from its source file, the registry, and docs/sim.md."""
+"""Explains a design, from its source file, the registry, and docs/sim.md."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ class Explanation:
     documentation: str
     """The idea, the paper and the assumptions, as its source file gives them."""
     assumptions: str
-    """The text of docs/sim.md on it; empty where it is described nowhere else."""
+    """The text of docs/sim.md on the design; empty where there is none."""
     parameters: tuple[tuple[str, str], ...]
     """Settings of its policy, and keys of a machine that only its hardware uses, with their
-    defaults and units in their names.
-    """
+    defaults; names contain the units."""
     counters: tuple[tuple[str, str, str], ...]
-    """Component, counter and meaning, of those that it reports."""
+    """Component, counter and meaning of each counter that it reports."""
 
     def document(self) -> dict[str, Any]:
         """The document of `octavo explain DESIGN --json`."""
@@ -52,14 +51,14 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """Explains a design, named or `HARDWARE+POLICY`, with the settings that it is given. Raises
-    OctavoError for one that `octavo.sim` refuses, with its sentence.
+    """Explains a named design or `HARDWARE+POLICY`, with its settings. Raises the OctavoError of
+    `octavo.sim` for a design that this refuses.
     """
     counters = tuple(_counters(name))
     design, *given = name.split(":")
     hardware, policy, about, figure, settings, documentation = _described(design)
     base, *usual = policy.split(":")
-    own = next(of for known, _, of in _core.policies() if known == base)
+    own = next(defaults for known, _, defaults in _core.policies() if known == base)
     chosen = dict(setting.split("=", 1) for setting in usual + given)
     return Explanation(
         name=name,
@@ -75,15 +74,15 @@ def explain(name: str) -> Explanation:
 
 
 def _described(design: str) -> tuple[str, str, str, str, list[tuple[str, str]], str]:
-    """Properties of a design without settings: hardware, policy, description, figure,
-    the hardware's settings, documentation. `HARDWARE+POLICY` is described as its policy, and has
-    the rest of the first named design with this hardware.
+    """Properties of a design without settings: hardware, policy, description, figure, settings of
+    the hardware, documentation. `HARDWARE+POLICY` has the description of the policy, and everything
+    else from the first named design with this hardware.
     """
     named = {known: _core.explain_design(known) for known, _ in _core.designs()}
     if found := named.get(design):
         return found
     hardware, _, policy = design.partition("+")
-    about = next(of for known, of, _ in _core.policies() if known == policy)
+    about = next(description for known, description, _ in _core.policies() if known == policy)
     of_hardware = (found for found in named.values() if found and found[0] == hardware)
     _, _, _, figure, settings, documentation = next(of_hardware)
     return hardware, policy, about, figure, settings, documentation
@@ -103,9 +102,9 @@ def _assumptions(*names: str) -> str:
 
 
 def _counters(name: str) -> Iterator[tuple[str, str, str]]:
-    """The counters that a design reports on the usual machine, with their meanings from the pages
-    of `octavo sim`, and those explained together in the order of the page. The probed trace has no
-    register dependences, so that the counters of the core model are taken from the page.
+    """The counters that a design reports on the default machine, with their meanings from the pages
+    of `octavo sim` and in their order. Counters of the core model come from the page, as the probed
+    trace has no register dependences.
     """
     rows = meanings()
     reported = set(sim(_PROBE, designs=[name]).design(name).counts) | set(_core_counters())

@@ -1,5 +1,5 @@
-"""The machine of simulations that a calibration describes: the preset of the processor, with what
-was measured in place of what the preset assumes.
+"""The machine of simulations that a calibration describes: the preset of the processor with
+measured values in place of assumed ones.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from octavo.snapshot import MemorySnapshot, captured
 _LEVELS = {"L1": "l1d", "L2": "l2", "L3": "llc"}
 """Keys of a machine's caches, by the names of the measured levels."""
 _ALL = 0.8
-"""The share of the last cache from which on it is taken to be this machine's alone."""
+"""A last cache of which this machine has at least this share counts as its own."""
 _FEWEST_SIZES = 4
-"""Working sets beyond the last cache that its share is measured with."""
+"""Fewest working sets beyond the last cache for measuring its share."""
 _LEAST_HITS, _MOST_HITS = 0.05, 0.9
-"""Shares of reads that the last cache serves which say how much of a working set it holds."""
+"""Range of the last cache's hit rate in which its contents can be computed from the rate."""
 _LINE_BYTES = 64
 _HOST_MEMORY = 1.5
-"""The memory of a host, as a multiple of its guest's: so that the guest's fits."""
+"""The memory of a host, as a multiple of its guest's, so that the guest's fits into it."""
 
 
 @dataclass(frozen=True)
 class _Key:
-    """A key of the machine, and where its value comes from."""
+    """A key of the machine with its value and the source of that."""
 
     name: str
     value: Any
@@ -47,11 +47,11 @@ class _Key:
 
 
 class MachineFile:
-    """The place that the machine is to be written to, with a snapshot of its memory beside it."""
+    """The file to which the machine is written, with a snapshot of its memory beside it."""
 
     def __init__(self, name: str | None, *, force: bool = False) -> None:
-        """Checks that both can be written: those that exist with `force` only, but for the default
-        files (`name` is None). Raises UsageError or CannotRun.
+        """Checks that both files can be written. Without `force`, only the default files (`name` is
+        None) may exist. Raises UsageError or CannotRun.
         """
         self.path = default_host_machine() if name is None else Path(name)
         may_exist, option = force or name is None, "--machine-out"
@@ -62,13 +62,13 @@ class MachineFile:
         self._write_memory: Callable[[Path], None] | None = None
 
     def take_snapshot(self) -> None:
-        """Keeps what memory is like now: before a measurement, which takes much of it."""
+        """Takes a snapshot of memory, to be called before a measurement, which uses much of it."""
         with suppress(OctavoError):
             self._write_memory, self.memory = captured(self._snapshot.name)
 
     def write(self, calibration: Calibration) -> None:
-        """Writes each file whole, or raises CannotRun and leaves what was there before: of one that
-        does not fit on its disk, the message says where it is.
+        """Writes each file whole, or raises CannotRun and leaves an existing file as it was. A file
+        that does not fit on its disk is written elsewhere, and the message says where.
         """
         write_memory = self._write_memory
         in_turn(
@@ -80,9 +80,9 @@ class MachineFile:
 def machine_toml(
     found: Calibration, root: Path = Path("/"), memory: MemorySnapshot | None = None
 ) -> str:
-    """The machine as a file for `octavo sim --machine`: each key with what was measured, or the
-    rule by which it follows from that; all others are the preset's. Memory begins as it is in
-    `memory`, whose file lies beside the machine's.
+    """The machine as a file for `octavo sim --machine`: each key with its measurement, or with the
+    rule by which it follows from one; other keys are the preset's. Memory begins in the state of
+    the snapshot `memory`, whose file is beside the machine's.
     """
     match = machine_for(this_processor(root))
     preset = machine(match.machine)
@@ -115,7 +115,7 @@ def _keys(
     if pipeline is not None:
         gigahertz = round(found.cycles_per_second / 1e9, 3)
         yield _Key("core.pipeline.frequency_ghz", gigahertz, "measured")
-        # The kind of DRAM has its times in nanoseconds.
+        # Times of the DRAM are in nanoseconds; the measured clock turns them into cycles.
         dram = machine(preset["name"], {"core.pipeline.frequency_ghz": gigahertz}).get("dram")
         yield from _core(found, pipeline)
         yield from _outstanding(found, pipeline["outstanding"])
@@ -141,8 +141,8 @@ def _keys(
 
 
 def _fragmentation(memory: MemorySnapshot | None) -> Iterator[_Key]:
-    """Memory as it is at the start, by a snapshot. In a guest the 4 KiB pages of a program that are
-    scattered over its memory share no lines of the host's page table.
+    """The state of memory at the start, from a snapshot. In a guest, 4 KiB pages that are scattered
+    over memory share no lines of the host's page table.
     """
     if memory is None:
         return
@@ -153,8 +153,8 @@ def _fragmentation(memory: MemorySnapshot | None) -> Iterator[_Key]:
 
 
 def _core(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
-    """Sizes of the core's structures where the preset's are not what was measured. A larger reorder
-    buffer does not count: where an entry holds two instructions, it depends on which.
+    """Sizes of the core's structures where the measured ones differ from the preset's. A larger
+    reorder buffer does not count, as an entry may hold two instructions of some kinds.
     """
     for name in ("reorder_buffer", "rename_registers", "load_queue", "store_queue"):
         measured = found.core.get(name)
@@ -166,7 +166,9 @@ def _core(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
 
 
 def _walker(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
-    """Walkers, and the window that walks come from, where the preset has other ones."""
+    """The number of walkers, and the window of instructions that walk at once, where these differ
+    from the preset's.
+    """
     walkers = found.core.get("walkers")
     if walkers is not None:
         count = max(1, round(walkers.median))
@@ -179,8 +181,8 @@ def _walker(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
 
 
 def _outstanding(found: Calibration, preset: Mapping[str, int]) -> Iterator[_Key]:
-    """Misses under way at once: the latency over the least time between loads of many chases, over
-    the largest working set (Little's law). Of both the least disturbed rounds count.
+    """The number of misses in flight by Little's law: the latency divided by the least time between
+    loads of many chases, over the largest working set. For both, the least disturbed rounds count.
     """
     if not found.parallel_load_cycles:
         return
@@ -265,13 +267,14 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
 
 
 def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Key | None:
-    """How often others fill a line of the last cache, by random reads that no faster ones came
-    before; None where these hold nearly as much as faster ones do: then others do not use more of
-    the cache the slower a program is, and it is a smaller cache.
+    """The cycles between two fills of the last cache by other cores or guests, from random reads
+    without faster reads before. None where slow reads keep nearly as much in the cache as fast
+    ones: then the others' share does not depend on the program's speed, and the cache is modelled
+    as a smaller one.
 
-    A line is there if it was read again within the time T in which the cache is filled once. So of
-    N lines, each read of which takes t cycles, the share h = 1 - exp(-T / (t N)) is there. N h
-    lines are the program's, and others have filled the rest in T.
+    A line hits if it is read again within the time T in which the cache is filled once. So of N
+    lines, each read of which takes t cycles, the share h = 1 - exp(-T / (t N)) hits. N h lines are
+    the program's, and others have filled the rest in T.
     """
     held, every = [], []
     for size, loads in sorted(found.lone_read_cycles.items()):
@@ -294,8 +297,8 @@ def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Key | None
 
 
 def _size(cache: DataCache, key: str, beyond: _Beyond | None) -> Iterator[_Key]:
-    """Size and ways: as Linux reports them, or the ways that hold what of the last cache is this
-    machine's own, where it is not known how fast others fill the rest.
+    """Size and ways of a cache: as Linux reports them, or, for a last cache that others use at an
+    unknown rate, as many ways as are this machine's own share.
     """
     size, ways, source = cache.bytes, cache.ways, "of /sys/devices/system/cpu"
     if ways is not None and beyond is not None and beyond.own_bytes < _ALL * size:
@@ -315,25 +318,26 @@ class _Beyond:
     """Loads over working sets that the last cache cannot hold."""
 
     own_bytes: float
-    """Of the cache: those that hold lines of this machine."""
+    """Bytes of the cache that hold lines of this machine."""
     memory_cycles: float
-    """Of a load that no cache serves."""
+    """Cycles of a load that no cache serves."""
     hit_cycles: float
-    """Of a load that the last cache serves."""
+    """Cycles of a load that the last cache serves."""
     computed_cycles: float
-    """Of a random read: those in which its place is computed."""
+    """Cycles of the computation of an address, in a random read."""
     loads: str
     """The loads over the largest working set, in words."""
 
 
 def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
-    """The share of the last cache, and the latency of memory: of random loads over `W` bytes, a
-    cache that holds `C` of them serves the share `C / W`, so that the cycles of a load are linear
-    in `1 / W`. Fitted by least squares to working sets from the cache's size on; None where there
-    are fewer than four.
+    """The share of the last cache that this machine has, and the latency of memory. A cache that
+    holds `C` of `W` bytes serves the share `C / W` of random loads over them, so the cycles of a
+    load are linear in `1 / W`. They are fitted by least squares to working sets from the cache's
+    size on; None where there are fewer than four.
 
-    The loads are random reads, which come back to a line at any time, as those of programs do;
-    where they were not measured, those of the chases, which come back to it after all others.
+    The loads are random reads, which come back to a line at any time, as loads of programs do.
+    Where these were not measured, they are the loads of chases, which come back to a line after all
+    others.
     """
     levels = dict(cache_levels(found, root))
     hit = levels.get(last.name)
@@ -342,7 +346,7 @@ def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
     loads, computed = found.random_read_cycles, 0.0
     first = levels.get("L1")
     if len(loads) > _FEWEST_SIZES and first is not None:
-        # The computation of a place takes as long whatever serves the read.
+        # The computation of an address takes equally long for hits and misses.
         computed = loads[min(loads)].median - found.latency_cycles[first].median
     else:
         loads = found.latency_cycles
@@ -362,8 +366,8 @@ def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
 
 
 def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
-    """Cycles that a random load waits, on average, beyond one from a closed row: for the end of a
-    refresh, and for the closing of the row that a load since the last refresh opened in its bank.
+    """Mean cycles that a random load waits beyond a load from a closed row: for the end of a
+    refresh, and for the closing of a row that an earlier load opened in its bank.
     """
     every = dram["refresh_every_cycles"]
     if not every:
@@ -374,8 +378,8 @@ def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
 
 
 def _translation(found: Calibration, working_set_bytes: int) -> float:
-    """Cycles that TLB misses add to a load over a working set in 2 MiB pages, by its share of pages
-    that neither level holds, and of those that the second holds.
+    """Cycles that TLB misses add to a load over a working set in 2 MiB pages, from the shares of
+    pages that miss in both levels and that hit in the second.
     """
     reach = found.tlb.get(BASE_PAGE)
     covered = found.entry_bytes.get(PMD_PAGE, PMD_PAGE)

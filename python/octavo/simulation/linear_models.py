@@ -1,10 +1,11 @@
-"""Linear models of the literature, which give a design's cycles by its misses and walk cycles
-alone, from those of runs with 4 KiB and with 2 MiB pages (BASE and HUGE).
+"""Linear models of the literature, which predict a design's cycles from its TLB misses and walk
+cycles, after runs with 4 KiB and with 2 MiB pages (BASE and HUGE).
 
 They were made for measurements: R, cycles of a run; C, cycles of its page walks; M, walks; and H,
-hits of the second-level TLB. Here all four are the simulation's, R those of its out-of-order core
-and C the sum of all walks' cycles, so that the core's own cycles of a design say how far off a
-model is. Agbarya, Yaniv, Gandhi and Tsafrir compare the models with measurements: "Predicting
+hits of the second-level TLB. Here all four come from the simulation: R is the cycles of its
+out-of-order core, and C the sum of the cycles of all walks. So a comparison with the core's cycles
+of a design shows the error of a model. Agbarya, Yaniv, Gandhi and Tsafrir compare the models with
+measurements: "Predicting
 Execution Times With Partial Simulations in Virtual Memory Research: Why and How", MICRO 2020.
 """
 
@@ -17,19 +18,20 @@ from octavo.simulation.execution_time import BASE, HUGE
 from octavo.simulation.model import Simulated
 
 SECOND_LEVEL_HIT_CYCLES = 7
-"""Of a hit in the second-level TLB (Pham et al.)."""
+"""Cycles of a hit in the second-level TLB (Pham et al.)."""
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """The cycles that a model gives the designs."""
+    """The cycles that a model predicts for the designs."""
 
     key: str
     """The counter of its rows."""
     name: str
     """Its authors and year."""
     cycles: dict[str, float]
-    """By design; of those that it was given, the cycles of the core where the formula says so."""
+    """Cycles by design; for the designs of its input, those of the core where the formula gives
+    these."""
 
 
 def _walks(base: Simulated, _huge: Simulated) -> Callable[[Simulated], float] | None:
@@ -68,8 +70,8 @@ _MODELS = (
 
 
 def linear_models(designs: Sequence[Simulated]) -> Iterator[LinearModel]:
-    """The models that can be given what they need: where a core executed `base4k` and `thp`, and
-    both ran to their end. Designs that stopped are left out.
+    """The models whose input is complete: a core executed `base4k` and `thp`, and both ran to their
+    end. Designs that stopped are left out.
     """
     ran = {one.design: one for one in designs if one.is_timed and one.stopped is None}
     if BASE not in ran or HUGE not in ran:

@@ -1,9 +1,9 @@
 """The counters of one design, and the metrics computed from them.
 
 Where an out-of-order core executed the instructions, cycles are its own (`core.cycles`), and
-`core.stack` says what they went to. Else they are added up
+`core.stack` divides them by cause. Else they are a sum
 (`octavo.simulation.configuration.ADDITIVE_NOTE`): instructions × base CPI, and the counters
-`cycles_…` of `core`, each of which says what its part costs beyond that.
+`cycles_…` of `core`, which have the additional cycles of each part.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Counts = Mapping[tuple[str, str], int]
 _CORE = "core"
 STACK = "core.stack"
 _TRANSLATION = ("tlb_l2", "walks", "handlers")
-"""The parts of `core.stack` that are translation's."""
+"""The parts of `core.stack` that belong to translation."""
 _CYCLES = "cycles_"
 _CACHES = ("cycles_fetches", "cycles_data")
-"""The cycles of cache misses; all other cycles are translation's."""
+"""The cycles of cache misses; all other such counters belong to translation."""
 WALKS = "cycles_walks"
 RESOLUTION = 0.02
 """Two designs whose cycles, or bytes of memory, differ by no more than this share count as equal.
@@ -48,18 +48,18 @@ class Simulated:
     design: str
     counts: Counts
     instructions: int
-    """The divisor of numbers per instruction: 0 where there are too few."""
+    """The divisor of rates per instruction; 0 where there are too few instructions."""
     references: int
     base_cpi: float
     stopped: str | None = None
-    """Why it stopped early: its counters end there, and rates by instruction are undefined."""
+    """The reason why it stopped early; then rates per instruction are undefined."""
     intervals: tuple[Counts, ...] = ()
     is_bound: bool = False
     """An ideal bound: shown for comparison, never recommended."""
     has_own_caches: bool = False
     """Whether it has caches of its own, before a memory with latencies of its own."""
     overlaps_walks: bool = False
-    """Whether added cycles count the least that walks take, not their sum."""
+    """Whether summed cycles have the lower bound of walk cycles in place of their sum."""
 
     def __repr__(self) -> str:
         size = f"{self.references:,} references, {len(self.counts)} counters"
@@ -72,8 +72,8 @@ class Simulated:
 
     @property
     def has_counted(self) -> bool:
-        """Whether any reference was counted: not where it stopped in the warm-up, or before the
-        first one had a page.
+        """Whether any reference was counted: False where it stopped in the warm-up, or before the
+        first reference had a page.
         """
         changed = {component for (component, _), value in self.counts.items() if value}
         has_pages = any(component.startswith("os.pages.") for component in changed)
@@ -90,8 +90,8 @@ class Simulated:
         """Raises KeyError for a counter that the pages on simulations do not have."""
         if is_documented(component, counter):
             return
-        counters = [name for of, name in self.counts if of == component]
-        components = {of for of, _ in self.counts}
+        counters = [name for owner, name in self.counts if owner == component]
+        components = {owner for owner, _ in self.counts}
         meant = nearest(counter, counters) if counters else nearest(component, components)
         unknown = f"no counter `{quoted(counter)}` of the component `{quoted(component)}`"
         raise KeyError(unknown + (f"; did you mean `{meant}`?" if meant else ""))
@@ -107,17 +107,21 @@ class Simulated:
 
     @cached_property
     def cycles_by_part(self) -> dict[str, float]:
-        """All cycles, by what they go to: `base`, then `fetches`, `data`, `tlb_l2`, `walks` …"""
+        """All cycles by part: `base`, then `fetches`, `data`, `tlb_l2`, `walks` …"""
         if self.overlaps_walks:
             return self.overlapped_cycles_by_part
         if not self.is_timed:
             return self.added_cycles_by_part
-        parts = {counter: value for (of, counter), value in self.counts.items() if of == STACK}
+        parts = {
+            counter: value
+            for (component, counter), value in self.counts.items()
+            if component == STACK
+        }
         return {"base": parts.pop("base"), **parts}
 
     @cached_property
     def added_cycles_by_part(self) -> dict[str, float]:
-        """All latencies added up, by what they go to."""
+        """The sum of all latencies, by part."""
         parts = {"base": self.instructions * self.base_cpi}
         for (component, counter), value in self.counts.items():
             if component == _CORE and counter.startswith(_CYCLES):
@@ -126,7 +130,7 @@ class Simulated:
 
     @property
     def overlapped_cycles_by_part(self) -> dict[str, float]:
-        """All latencies added up, with the least that walks take in place of their sum."""
+        """The sum of all latencies by part, with the lower bound of walk cycles for walks."""
         parts = dict(self.added_cycles_by_part)
         if "walks" in parts:
             parts["walks"] = min(parts["walks"], self.count("walker", "cycles_overlapped"))
@@ -139,12 +143,12 @@ class Simulated:
 
     @property
     def added_cycles(self) -> float:
-        """All latencies added up."""
+        """The sum of all latencies."""
         return sum(self.added_cycles_by_part.values())
 
     @property
     def lost_cycles(self) -> float:
-        """Cycles lost to translation: those in which a core waited for it, else all of its own."""
+        """Cycles lost to translation: stall cycles of the core model, else all its latencies."""
         if not self.is_timed:
             overlapped = self.added_cycles - self.cycles
             return self.translation_cycles - overlapped
@@ -152,7 +156,7 @@ class Simulated:
 
     @property
     def translation_cycles(self) -> int:
-        """Cycles of translation, as `translation_cycles` adds them up."""
+        """The sum of the latencies of translation; see the function `translation_cycles`."""
         return translation_cycles(self.counts)
 
     @property
@@ -162,35 +166,35 @@ class Simulated:
 
     @property
     def translation_share(self) -> float | None:
-        """The part of all cycles that is translation; None without instructions."""
+        """The share of cycles lost to translation; None without instructions."""
         return self.lost_cycles / self.cycles if self.instructions and self.cycles else None
 
     @property
     def memory_bytes(self) -> int:
-        """Data and page tables, each at the time when there were most of them."""
+        """The sum of the peaks of resident memory and of page tables."""
         return sum(self.count("os", f"peak_{what}_bytes") for what in ("resident", "page_table"))
 
     @property
     def walks(self) -> int:
-        """Page walks, those that end in a fault, and those after it, among them."""
+        """Page walks, including walks that end in a fault and their repetitions."""
         return self.count("walker", "walks")
 
     @property
     def references_per_walk(self) -> float | None:
-        """Page-table entries that a walk reads."""
+        """Mean number of page-table entries that a walk reads; None without walks."""
         return self.count("walker", "references") / self.walks if self.walks else None
 
     def misses(self, level: str) -> int | None:
-        """Misses of a level: `l1i`, `l1d`, `l1` (where it is one for both), `l2`. None where the
+        """Misses of a level: `l1i`, `l1d`, `l1` (a unified first level), `l2`. None where the
         machine has no such level.
         """
         return self.counted(f"tlb.{level}", "misses")
 
 
 def translation_cycles(counts: Counts) -> int:
-    """Cycles of translation behind the first-level TLBs: later TLB levels and walks, and what a
-    design has in addition or instead: nested TLBs (`cycles_tlb_nested`), and of virtual caches the
-    handler, write-backs and sweeps (`cycles_handler`, `cycles_write_backs`, `cycles_sweeps`).
+    """Cycles of translation beyond the first-level TLBs: later TLB levels and walks, nested TLBs
+    (`cycles_tlb_nested`), and for virtual caches the handler, write-backs and sweeps
+    (`cycles_handler`, `cycles_write_backs`, `cycles_sweeps`).
     """
     return sum(
         value
@@ -247,10 +251,10 @@ def summed(of_processes: Sequence[Simulated]) -> Simulated:
 
 
 def added(all_counts: Iterable[Counts]) -> Counts:
-    """Sums, counter for counter; what counts nothing stays, as 0."""
+    """The sum of each counter; counters that are 0 are kept."""
     total: Counter[tuple[str, str]] = Counter()
     for counts in all_counts:
-        # `update` would do, but for its signature.
+        # A loop, as the type of `Counter.update` does not accept these mappings.
         for key, value in counts.items():
             total[key] += value
     return dict(total)

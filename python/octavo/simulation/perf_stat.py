@@ -1,4 +1,4 @@
-"""Counters that a user measured: the output of `perf stat`."""
+"""Reads counters that a user measured, from the output of `perf stat`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octavo.base.errors import UsageError
 from octavo.calibration.perf_stat import CYCLES, INSTRUCTIONS, INTEL_WALKERS, first_of, read_counts
 
 _WALK_CYCLES = ("walk_active", "walk_pending", "walk_duration")
-"""Intel's names, the newest first; what is there of loads is taken of the others, too."""
+"""Intel's names, the newest first; the name found for loads is used for stores and fetches, too."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PerfStat:
 
 
 def read_perf_stat(option: str, name: str) -> PerfStat:
-    """Reads what `perf stat -o FILE` wrote, with `-x,` or without. Raises UsageError."""
+    """Reads a file of `perf stat -o FILE`, with or without `-x,`. Raises UsageError."""
     counts = read_counts(option, name)
     cycles = first_of(counts, CYCLES)
     if cycles is None:

@@ -19,18 +19,18 @@ class SimRow(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 
     process: Annotated[int, "int32"]
-    """Stream number of the process; absent where the row is about all of them."""
+    """Stream number of the process; absent where the row is about all processes."""
     design: str
-    """Absent where the row is about the stream, which is one for all designs."""
+    """Absent where the row is about the stream, which all designs share."""
     interval: Annotated[int, "int32"]
-    """From 0; absent where the row is about the whole."""
+    """Number of the interval, from 0; absent where the row is about the whole."""
     component: str
     counter: str
     value: int
 
 
 COLUMNS = columns_of(SimRow)
-"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
+"""The columns of rows.parquet and their Arrow types, the same for every run."""
 
 
 def rows_of(
@@ -40,9 +40,9 @@ def rows_of(
     untraced: int,
     shared: SharedMachines | None = None,
 ) -> Iterator[SimRow]:
-    """The whole program's rows first; then each process's, when there were several. Intervals are
-    a process's own. They are the program's if it has one process, or if all processes shared
-    machines; `shared` then has their counts after the warm-up.
+    """The rows of the whole program, then of each process where there are several. Intervals belong
+    to a process; they belong to the whole program if it has one process, or if all processes share
+    machines. `shared` has the counts after the warm-up of shared machines.
     """
     yield from _stream_rows(processes, shared)
     yield SimRow(component="stream", counter="processes", value=len(processes))
@@ -63,8 +63,8 @@ def rows_of(
 
 
 def _whole_rows(one: Simulated, key: SimRow) -> Iterator[SimRow]:
-    """The counters of a design, with its instructions and cycles where no core counted them; but
-    not where it stopped, since the stream went on.
+    """The counters of a design, with instructions and cycles where no core counted them. A design
+    that stopped has none of these two, since the stream went on.
     """
     yield from _counter_rows(one.counts, key)
     if one.instructions and not one.is_timed and one.stopped is None:
@@ -81,7 +81,7 @@ def _interval_rows(designs: Sequence[Simulated], key: SimRow) -> Iterator[SimRow
 def time_rows(
     designs: Sequence[str], times: Iterable[tuple[str, Sequence[ExecutionTime | None]]]
 ) -> Iterator[SimRow]:
-    """Execution times in whole cycles, by where their terms come from."""
+    """Execution times in whole cycles, by source of the terms."""
     for source, of_designs in times:
         for design, time in zip(designs, of_designs, strict=True):
             for name, cycles in ({} if time is None else time.terms()).items():
@@ -94,7 +94,7 @@ def time_rows(
 
 
 def model_rows(models: Iterable[LinearModel]) -> Iterator[SimRow]:
-    """The cycles that linear models of the literature give each design, in whole cycles."""
+    """The predictions of linear models of the literature for each design, in whole cycles."""
     for model in models:
         for design, cycles in model.cycles.items():
             yield SimRow(

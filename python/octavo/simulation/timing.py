@@ -1,4 +1,4 @@
-"""How the cycles of a simulation were computed, and why so."""
+"""The way in which the cycles of a simulation were computed, and the reason for it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Timing:
     name: str
     """`additive`, `overlapped` or `out-of-order`."""
     reason: str
-    """Why, as the end of a sentence."""
+    """The reason, as the end of a sentence."""
     warning: str | None = None
-    """A defect of its figures, as a sentence."""
+    """A defect of the figures, as a sentence."""
 
     def sentence(self) -> str:
         """The choice and its reason."""
@@ -47,7 +47,7 @@ class Timing:
         return {"name": self.name, "reason": self.reason}
 
     def notes(self) -> list[str]:
-        """The assumptions behind its cycles, a sentence each."""
+        """The assumptions behind the cycles, a sentence each."""
         return [
             self.sentence(),
             *_NOTES[self.name],
@@ -56,7 +56,7 @@ class Timing:
 
 
 def choose_timing(configuration: SimConfiguration, *, has_dependences: bool) -> Timing:
-    """The timing of a simulation whose stream has register dependences, or has none."""
+    """The timing of a simulation; `has_dependences` is about registers in its stream."""
     asked, machine = configuration.timing, configuration.machine
     if asked != BY_STREAM:
         is_low = asked == OUT_OF_ORDER and not has_dependences

@@ -33,14 +33,14 @@ class _Measure:
     """A row of the table."""
 
     name: str
-    of: Callable[[Simulated], Value]
+    value: Callable[[Simulated], Value]
     show: Callable[[float], str]
     is_marked: bool = True
-    """Whether the least of the row is marked as the best."""
+    """Whether the least value of the row is marked as the best."""
     needs_end: bool = True
-    """Whether it says nothing of a machine that stopped on its way."""
+    """Whether a machine that stopped early has no value."""
     resolution: float = RESOLUTION
-    """Values that differ by no more than this share are marked together, or not at all."""
+    """Values that differ by no more than this share count as equal."""
 
 
 def headline(result: SimResult) -> str:
@@ -71,7 +71,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
 
 
 def remarks(result: SimResult) -> Iterator[str]:
-    """A sentence for whatever is missing from the tables, and why."""
+    """Sentences about values that are missing from the tables."""
     yield from stop_notes(result.total)
     if result.timing.warning is not None:
         yield result.timing.warning
@@ -90,7 +90,7 @@ def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
     best: list[tuple[int, int]] = []
     for measure in _measures(first, _other_tlbs(designs)):
         values = [
-            None if one.stopped is not None and measure.needs_end else measure.of(one)
+            None if one.stopped is not None and measure.needs_end else measure.value(one)
             for one in designs
         ]
         buildable = [value for value, one in zip(values, designs, strict=True) if not one.is_bound]
@@ -111,7 +111,7 @@ def _head(one: Simulated) -> str:
 
 
 def _least(values: Sequence[Value], designs: Sequence[Simulated], resolution: float) -> list[int]:
-    """The places of the least values, where there is a difference that is resolved."""
+    """The indices of the least values; empty where all values count as equal."""
     ran = [
         (value, at)
         for at, value in enumerate(values)
@@ -142,9 +142,9 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
     per = first.instructions or first.references
     unit = "instructions" if first.instructions else "references"
 
-    def rate(of: Callable[[Simulated], Value]) -> Callable[[Simulated], Value]:
+    def rate(count: Callable[[Simulated], Value]) -> Callable[[Simulated], Value]:
         def per_thousand(one: Simulated) -> Value:
-            value = of(one)
+            value = count(one)
             return None if value is None or not per else 1000 * value / per
 
         return per_thousand
@@ -193,8 +193,8 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
     yield _os("page tables, at most", "peak_page_table_bytes", _bytes)
     memory = "memory with page tables, at most"
     yield _Measure(memory, lambda one: one.memory_bytes, _bytes, needs_end=False)
-    of_design = "other tables of the design"
-    yield _Measure(of_design, _table_bytes, _bytes, is_marked=False, needs_end=False)
+    tables = "other tables of the design"
+    yield _Measure(tables, _table_bytes, _bytes, is_marked=False, needs_end=False)
     yield _os("faults", "faults")
     yield _os("zeroed", "bytes_zeroed", _bytes)
     yield _os("promotions", "promotions", is_marked=False)
@@ -206,16 +206,17 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
 
 
 def _table_bytes(one: Simulated) -> int | None:
-    """Memory that a design takes for tables beside page tables; None where it has none."""
+    """Memory of a design's tables other than page tables; None where it has none."""
     counters = ("design_table_bytes", "bitmap_bytes")
-    return sum(one.counted(of, name) or 0 for of in ("os", "host.os") for name in counters) or None
+    systems = ("os", "host.os")
+    return sum(one.counted(system, name) or 0 for system in systems for name in counters) or None
 
 
-def _ratio(name: str, of: Callable[[Simulated], float], first: Simulated) -> _Measure:
+def _ratio(name: str, time: Callable[[Simulated], float], first: Simulated) -> _Measure:
     """A time over that of the first design."""
     return _Measure(
         name,
-        lambda one: of(one) / of(first) if of(first) else None,
+        lambda one: time(one) / time(first) if time(first) else None,
         lambda value: f"{value:.3f}",
     )
 
@@ -239,7 +240,7 @@ def _bytes(value: float) -> str:
 
 
 def _stack_grid(designs: Sequence[Simulated]) -> Grid:
-    """Where the cycles of a core went."""
+    """The cycles of the core model by part, as shares."""
     every = designs[0].cycles_by_part
     parts = [part for part in every if any(one.cycles_by_part.get(part) for one in designs)]
     body = tuple(
@@ -261,11 +262,11 @@ PARTS = {
     "stores": "room in the store queue",
     "handlers": "software that serves misses",
 }
-"""Counters of `core.stack`, each as the thing that the next instruction waited for."""
+"""Names of the counters of `core.stack`: the causes for which the next instruction waited."""
 
 
 def _model_grid(designs: Sequence[Simulated]) -> Iterator[Grid]:
-    """Cycles of linear models over the core's, where there are designs that they were not given."""
+    """Predicted cycles of linear models over the core's, for designs that are not their input."""
     given = {BASE, HUGE}
     others = [one for one in designs if one.design not in given and one.stopped is None]
     if not others:
@@ -287,10 +288,12 @@ def _share_of(one: Simulated, part: str) -> str:
 def _time_grid(
     source: str, designs: Sequence[Simulated], times: Sequence[ExecutionTime | None]
 ) -> Grid:
-    """Execution time by what it goes to."""
+    """The terms of the execution time of each design."""
     terms = [{} if time is None else time.terms() for time in times]
-    names = next((list(of) for of in terms if of), [])
-    body = tuple((name, *(format_count(of[name]) if of else "" for of in terms)) for name in names)
+    names = next((list(one) for one in terms if one), [])
+    body = tuple(
+        (name, *(format_count(one[name]) if one else "" for one in terms)) for name in names
+    )
     heads = (one.design for one in designs)
     title = f"Execution time T = T_IDEAL + T_L1DTLBM + T_PW in cycles, {source}"
     return Grid(title, ("", *heads), body)
