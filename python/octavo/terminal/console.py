@@ -1,7 +1,7 @@
-"""The console on standard error, coloured on a terminal and plain text everywhere else; and the
-sentences and tables that commands print on it.
+"""The console on standard error, coloured on a terminal and plain text elsewhere, and the sentences
+and tables that commands print on it.
 
-rich is imported when something is printed: a program that is to be traced starts sooner without.
+rich is imported only when something is printed, so that a program to trace starts sooner.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PLAIN_WIDTH = 120
-"""Columns if the width of the screen is unknown."""
+"""Width in characters if that of the screen is unknown."""
 
 _GAP_WIDTH = {True: 3, False: 2}
-"""Columns between those of a table, with rules and without."""
+"""Characters between two columns of a table, with rules and without."""
 _NAME_WIDTH = 20
-"""Columns that a name keeps on a narrow terminal before it is folded, in a row as at the head of a
-column."""
+"""Width in characters above which a narrow terminal folds names of rows and of columns."""
 
 
 class Forgiving:
-    """A stream whose reader may go: what cannot be written is dropped, and the run goes on.
+    """A stream that drops text that cannot be written, so that the run goes on.
 
-    A closed terminal, a full disk or a pipe to `head` must not cost anyone a result.
+    A closed terminal, a full disk or a pipe to `head` must not cost the user a result.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Writes, or drops the text."""
+        """Writes the text, or drops it."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -51,14 +50,14 @@ class Forgiving:
             return len(text)
 
     def flush(self) -> None:
-        """Flushes, or drops what is left."""
+        """Flushes, or drops the buffered text."""
         try:
             self._stream.flush()
         except OSError:
             self._drop()
 
     def _drop(self) -> None:
-        """Sends this and everything after it nowhere."""
+        """Redirects the stream to /dev/null, with all buffered and later text."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -69,7 +68,7 @@ class Forgiving:
 
 
 def make_console() -> Console:
-    """Standard error, so that the traced program's standard output stays untouched.
+    """A console on standard error, which leaves standard output to the traced program.
 
     rich itself respects NO_COLOR and TERM=dumb.
     """
@@ -83,21 +82,21 @@ def make_console() -> Console:
 
 
 def plain_console(stream: IO[str]) -> Console:
-    """Plain text, for a file."""
+    """A console that writes plain text to a file."""
     from rich.console import Console
 
     return Console(file=stream, width=PLAIN_WIDTH, highlight=False, markup=False, emoji=False)
 
 
 def make_output_console() -> Console:
-    """Standard output, for the commands whose output is text."""
+    """A console on standard output, for commands whose output is text."""
     from rich.console import Console
 
     class OutputConsole(Console):
-        """One that leaves it to the command what becomes of it when its reader has gone."""
+        """A console that raises BrokenPipeError where its reader has gone."""
 
         def on_broken_pipe(self) -> NoReturn:
-            """Raises, where rich would exit with 1: of `octavo check`, that is a verdict."""
+            """Raises; rich would exit with status 1, which is a verdict of `octavo check`."""
             discard_standard_output()
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
@@ -109,7 +108,7 @@ def make_output_console() -> Console:
 
 
 def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
-    """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
+    """Prints a sentence, wrapped only on a terminal, so that pipes get whole lines."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -121,7 +120,7 @@ def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> Non
 
 
 def show_cautions(console: Console, result: Finished) -> None:
-    """Prints what limits all that follows: a failure, a partial result, odd references."""
+    """Prints limits of the result: a failure, a partial result, odd references."""
     for text in (*cautions(result.manifest), *warnings(result.manifest)):
         say(console, text, "bold yellow")
 
@@ -134,9 +133,9 @@ def show_grid(
     wrapped: bool = False,
     is_first: bool = False,
 ) -> None:
-    """Prints a table, or nothing where there is none, or it has no rows; `wrapped` to the console's
-    width, it has sentences to read and no numbers for programs. An empty line parts it from what
-    stands before, unless it `is_first`.
+    """Prints a table, or nothing where it is None or has no rows. A `wrapped` table of sentences
+    keeps to the console's width also in pipes. An empty line precedes the table unless it
+    `is_first`.
     """
     if grid is None or not grid.rows:
         return
@@ -147,7 +146,7 @@ def show_grid(
     parts, ruled = _fitting(console, grid)
     width = console.width
     if not console.is_terminal and not wrapped:
-        # Nothing is cut off or folded where no screen needs it.
+        # Without a screen, nothing is cut off or folded.
         console.width = max(width, _needed_width(grid, ruled=ruled, folded=False))
     for number, part in enumerate(parts):
         if number:
@@ -182,14 +181,14 @@ def _fitting(console: Console, grid: Grid) -> tuple[list[Grid], bool]:
 
 
 def _with_folded_head(grid: Grid) -> Grid:
-    """The table with long names of columns in lines, such as those of designs with settings."""
+    """The table with long names of columns, such as designs with settings, broken into lines."""
     names, others = grid.head[: grid.left_columns], grid.head[grid.left_columns :]
     return replace(grid, head=(*names, *map(_folded, others)))
 
 
 def _folded(name: str) -> str:
-    """A name in lines of at most `_NAME_WIDTH` characters where it has places to break: after each
-    setting, and within one where that is too long.
+    """A name in lines of at most `_NAME_WIDTH` characters, if it has places to break: after each
+    setting, and within a setting that is too long.
     """
     if max(map(len, name.split("\n"))) <= _NAME_WIDTH:
         return name
@@ -210,9 +209,7 @@ def _fits(console: Console, grid: Grid, columns: Sequence[int]) -> bool:
 
 
 def _needed_width(grid: Grid, *, ruled: bool, folded: bool = True) -> int:
-    """Columns of the screen below which the table would lose some of its own, its long names
-    `folded` or whole.
-    """
+    """Characters of the screen that the table needs, with its long names `folded` or whole."""
     widths = [_widest(grid, index) for index in range(len(grid.head))]
     if folded:
         for index in range(grid.left_columns):
@@ -224,7 +221,7 @@ def _needed_width(grid: Grid, *, ruled: bool, folded: bool = True) -> int:
 def _filled(grid: Grid, shown: int | None, *, ruled: bool, width: int) -> Table:
     from rich.text import Text
 
-    # Names are folded the more rather than numbers cut off.
+    # On a tight screen names are folded more, so that no numbers are cut off.
     is_tight = _needed_width(grid, ruled=ruled) > width
     table = _make_table(ruled=ruled)
     for index, name in enumerate(grid.head):
@@ -249,7 +246,7 @@ def _widest(grid: Grid, column: int) -> int:
 
 
 def _make_table(*, ruled: bool) -> Table:
-    """A table with a ruled head, or one with columns apart by blanks."""
+    """A table with a ruled head, or without rules."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -9,7 +9,7 @@ from octavo.tlb_curves.view import grids
 
 
 def show_curves(console: Console, result: CurvesResult) -> None:
-    """Prints what a reader wants first; the files have every number."""
+    """Prints the main results; the files have every number."""
     say(console, result.headline(), "bold")
     show_cautions(console, result)
     sample = result.configuration.sample

@@ -1,4 +1,4 @@
-"""The line that shows work under way: references and rate, time, how much is left."""
+"""The line that shows work in progress: references and rate, elapsed time, remaining time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from octavo._core import JobProgress, Progress, RecordProgress, TraceProgress
 
 _SHOWN_AFTER_SECONDS = 0.5
-"""Short runs show nothing, so that nothing flickers."""
+"""Shorter runs show no line, so that nothing flickers."""
 _LEFT_AFTER_SHARE = 0.005
-"""How much must be done before what is left is guessed from it."""
+"""The share of the work from which on the remaining time is estimated."""
 
 _NAMED = 3
-"""Programs that the line names."""
+"""Limit of programs that the line names."""
 
 LineText = Callable[[Any, float], str]
-"""From some kind of progress and the references per second to the line."""
+"""A function that makes the line from some kind of progress and the references per second."""
 
 
 def progress_text(progress: Progress, references_per_second: float) -> str:
@@ -39,7 +39,7 @@ def progress_text(progress: Progress, references_per_second: float) -> str:
     resident, 2 of 3 processes live`.
     """
     text = f"{_phase(progress)}, {_spent(progress, references_per_second)}"
-    # Not every engine knows.
+    # Some engines do not count resident memory.
     if progress["resident_bytes"]:
         text += f", {format_bytes(progress['resident_bytes'])} resident"
     return text + _processes(progress)
@@ -74,7 +74,7 @@ _TEXTS: dict[Kind, LineText] = {
 
 
 def _phase(progress: Progress, active: str = "counting") -> str:
-    """The programs of the live processes, and whether what they do counts."""
+    """The programs of the live processes, and whether they are being counted."""
     if progress["over"]:
         phase = "region of interest over"
     elif progress["counting"]:
@@ -164,12 +164,12 @@ class LiveLine:
             self._live.stop()
 
     def show(self, progress: Progress | JobProgress) -> None:
-        """Redraws the line; says once that the work was interrupted."""
+        """Redraws the line; prints a sentence once where the work was interrupted."""
         if self._is_quiet:
             return
         number = progress.get("interrupted_by")
         if number is not None:
-            # Of what counted nothing there is no result.
+            # Without counted references there is no result.
             if progress["references"]:
                 self._say_interrupted(number)
         elif progress["elapsed_seconds"] >= _SHOWN_AFTER_SECONDS:

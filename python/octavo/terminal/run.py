@@ -25,7 +25,7 @@ _ADVICE_SHOWN = 6
 
 
 def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
-    """Prints everything; long lists are cut here, never in the files."""
+    """Prints the whole result. Long lists are cut here, but not in the files."""
     manifest, rows = result.manifest, result.rows
     depth = len(manifest["configuration"]["machine"]["levels"])
     say(console, result.headline(), "bold")
@@ -48,7 +48,7 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
 
 
 def _show_answer(console: Console, answer: dict[str, Any]) -> None:
-    """The decision, and the lines to paste, that undo it and that measure it."""
+    """Prints the decision, the lines to paste, and the lines that undo and measure it."""
     console.print()
     say(console, answer["text"], "bold green")
     for title, name in (
@@ -62,8 +62,8 @@ def _show_answer(console: Console, answer: dict[str, Any]) -> None:
 
 
 def _show_evidence(console: Console, advice: list[dict[str, Any]]) -> None:
-    """The pieces of advice, with what else could be done; each command and sentence once, and
-    settings for the whole program not again for its regions.
+    """Prints the pieces of advice with their other actions. Each command and sentence is printed
+    once, and settings for the whole program are not repeated for its regions.
     """
     answer, *items = advice
     printed = {answer.get("settings", ""), answer.get("undo", ""), *_sentences(answer["text"])}
@@ -86,7 +86,7 @@ def _show_evidence(console: Console, advice: list[dict[str, Any]]) -> None:
 
 
 def _show_item(console: Console, text: str) -> None:
-    """A point of a list, its lines under one another."""
+    """Prints an item of a list, with its lines indented equally."""
     if not console.is_terminal:
         say(console, f"- {text}")
         return
@@ -97,8 +97,8 @@ def _show_item(console: Console, text: str) -> None:
 
 
 def _show_action(console: Console, action: dict[str, Any], printed: set[str]) -> None:
-    """An action with its reason, the lines to paste, and those that undo it; adds all of it to what
-    was printed, and leaves out sentences that were, and lines that undo.
+    """Prints an action with its reason, the lines to paste, and the lines that undo it. Sentences
+    and lines that undo are left out where `printed` has them; it gets all that is printed here.
     """
     command, undo = action["command"], action.get("undo", "")
     tried = f" {action['tried']}" if action.get("tried") and command else ""
@@ -119,6 +119,6 @@ def _sentences(text: str) -> list[str]:
 
 
 def _show_command(console: Console, command: str) -> None:
-    """Never wrapped by us, so that it can be copied whole."""
+    """Prints a command without wrapping, so that it can be copied whole."""
     for line in command.splitlines():
         console.print(Text(f"      {printable(line)}", style="cyan"), soft_wrap=True)

@@ -8,7 +8,7 @@ from octavo.terminal.console import say, show_cautions, show_grid
 
 
 def show_sim(console: Console, result: SimResult) -> None:
-    """Prints what a reader wants first; the files have every number."""
+    """Prints the main results; the files have every number."""
     say(console, f"{result.subject}: {headline(result)}", "bold")
     show_cautions(console, result)
     for grid in grids(result):
