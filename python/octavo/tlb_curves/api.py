@@ -1,5 +1,5 @@
-"""`octavo.curves`: one call from a command line, or a trace, to the misses of every TLB: the
-manifest, curves for look-ups, and rows of all numbers.
+"""`octavo.curves`: runs a program, or reads a trace, and returns the misses of every TLB: the
+manifest, curves for look-ups, and all rows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
 
     @cached_property
     def by_process(self) -> list[dict[str, StreamCurves]]:
-        """Each process image's curves, by stream; empty if they shared a core."""
+        """The curves of each process image by stream; empty if processes shared a core."""
         return [streams_of(process) for process in self.counted["processes"]]
 
     @cached_property
     def by_thread(self) -> list[dict[int, dict[str, StreamCurves]]]:
-        """Each process image's curves by thread and stream, where threads have their own TLBs."""
+        """The curves of each process image by thread and stream, if threads have their own TLBs."""
         return [threads_of(process) for process in self.counted["processes"]]
 
     @cached_property
@@ -50,11 +50,11 @@ class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
 
     @property
     def lived(self) -> dict[str, StreamCurves]:
-        """The streams whose working sets are shown: of all processes if shared, else of one."""
+        """The streams with working sets: of all processes if these share a core, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
 
     def blocks(self) -> list[Block]:
-        """The rows, by blocks that are alike."""
+        """The rows, in blocks of rows that share columns."""
         counted = self.counted
         return list(
             blocks_of(
@@ -69,7 +69,7 @@ class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
 
     @cached_property
     def rows(self) -> list[CurveRow]:
-        """Every number; there are a hundred thousand and more."""
+        """All rows, a hundred thousand and more."""
         return [row for block in self.blocks() for row in block.rows()]
 
     def table(self) -> pa.Table:
@@ -77,7 +77,7 @@ class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
         return to_table(self.blocks())
 
     def headline(self) -> str:
-        """The trace or program, and how much of it was counted."""
+        """The trace or program, and the amount counted."""
         from octavo.tlb_curves.view import headline
 
         return f"{self.subject}: {headline(self)}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from octavo._core import CacheCurves
 
 SHOWN_BYTES = tuple(KIB << power for power in range(11))
-"""The caches that people see: 1 KiB to 1 MiB."""
+"""Sizes of the caches in tables and figures: 1 KiB to 1 MiB."""
 SHOWN_WAYS = (1, 8)
 assert SHOWN_BYTES[-1] // MIN_LINE_BYTES <= MAX_CACHE_SETS
 NOTE = (
@@ -31,12 +31,13 @@ class Caches:
 
     line_bytes: int
     lookups: int
-    """A reference looks up each line that it touches."""
+    """Look-ups; a reference looks up each line that it touches."""
     misses: Counts
-    """See `octavo.tlb_curves.counts.at`; empty if the program touched too many lines to count."""
+    """In the order of `octavo.tlb_curves.counts.at`; empty if the program touched too many lines to
+    count."""
 
     def missed(self, cache_bytes: int, ways: int) -> int | None:
-        """Misses of a cache; None where it has no whole power of two of sets, or too many."""
+        """Misses of a cache; None where its number of sets is no power of two, or is too large."""
         sets, rest = divmod(cache_bytes, self.line_bytes * ways)
         return None if rest or not sets else geometry(self.misses, sets, ways)
 
@@ -47,7 +48,7 @@ class Caches:
         return metrics.miss_ratio(misses, self.lookups)
 
     def columns(self, instructions: int, *, sparse: bool) -> dict[str, Sequence[Any]]:
-        """One row's worth for each cache; `sparse`: powers of two of ways alone."""
+        """The columns of a row for each cache; `sparse`: only for powers of two of ways."""
         shapes = shapes_of(self.misses, sparse=sparse)
         misses = picked(self.misses, places_of(shapes))
         return {
@@ -59,25 +60,25 @@ class Caches:
         }
 
 
-def read_caches(of: Sequence[CacheCurves]) -> dict[int, Caches]:
-    """As the extension has them, by the size of their lines."""
+def read_caches(counted: Sequence[CacheCurves]) -> dict[int, Caches]:
+    """The extension's counts of caches, by the size of their lines."""
     return {
         caches["line_bytes"]: Caches(
             caches["line_bytes"], caches["lookups"], words(caches["misses"])
         )
-        for caches in of
+        for caches in counted
     }
 
 
-def sum_caches(of: Sequence[dict[int, Caches]]) -> dict[int, Caches]:
+def sum_caches(processes: Sequence[dict[int, Caches]]) -> dict[int, Caches]:
     """The sum over several process images."""
-    return {size: _sum([caches[size] for caches in of]) for size in of[0]}
+    return {size: _sum([caches[size] for caches in processes]) for size in processes[0]}
 
 
-def _sum(of: Sequence[Caches]) -> Caches:
-    is_complete = all(caches.misses for caches in of)
+def _sum(parts: Sequence[Caches]) -> Caches:
+    is_complete = all(caches.misses for caches in parts)
     return Caches(
-        of[0].line_bytes,
-        sum(caches.lookups for caches in of),
-        added(caches.misses for caches in of) if is_complete else (),
+        parts[0].line_bytes,
+        sum(caches.lookups for caches in parts),
+        added(caches.misses for caches in parts) if is_complete else (),
     )

@@ -1,4 +1,4 @@
-"""Classified misses of one TLB, by region and by function."""
+"""Classification of the misses of one TLB, by region and by function."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Classified:
 
     @property
     def entries(self) -> int:
-        """How many it has."""
+        """The number of entries."""
         return self.sets * self.ways
 
     def core(self) -> CoreClassified:
-        """As the extension takes it, and the manifest has it."""
+        """Plain data for the extension and the manifest."""
         return cast("CoreClassified", asdict(self))
 
 
 def read_classified(tlb: str | None, sizes: str | None) -> Classified | None:
-    """`64x4`, `64` (fully associative) and `4KiB+2MiB`. Raises UsageError."""
+    """Parses a TLB, `64x4` or `64` (fully associative), and `4KiB+2MiB`. Raises UsageError."""
     if tlb is None:
         if sizes is not None:
-            raise UsageError("--classify-sizes needs --classify, which says of which TLB.")
+            raise UsageError("--classify-sizes needs --classify, which names the TLB.")
         return None
     match = re.fullmatch(r"([0-9]{1,7})(?:x([0-9]{1,7}))?", tlb.strip())
     entries = int(match[1]) if match else 0
@@ -68,27 +68,27 @@ def read_classified(tlb: str | None, sizes: str | None) -> Classified | None:
 
 @dataclass(frozen=True)
 class Classes:
-    """Misses by class: the first three are all of them (Hill, 1987)."""
+    """Misses by class; the first three classes are all misses (Hill, 1987)."""
 
     compulsory: int = 0
-    """The page had never been touched."""
+    """Misses on pages that had never been touched."""
     capacity: int = 0
-    """A fully associative TLB of as many entries misses too."""
+    """Other misses that a fully associative TLB with as many entries also has."""
     conflict: int = 0
-    """It would have hit."""
+    """Misses that a fully associative TLB with as many entries does not have."""
     page_size: int = 0
-    """The part of these misses at which the TLB with the larger page size hits."""
+    """The misses, of any class, for which a TLB with the larger page size hits."""
 
     @property
     def misses(self) -> int:
-        """All of them."""
+        """All misses."""
         return self.compulsory + self.capacity + self.conflict
 
     def __add__(self, other: Classes) -> Classes:
         return Classes(*map(add, astuple(self), astuple(other)))
 
     def columns(self) -> dict[str, int]:
-        """As columns of a row."""
+        """The columns of a row."""
         return {
             "misses": self.misses,
             "compulsory": self.compulsory,
@@ -104,17 +104,17 @@ Place = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class MissClasses:
-    """One stream's misses in one TLB; most misses first."""
+    """One stream's misses in one TLB, in descending order of misses."""
 
     tlb: Classified
     regions: dict[Place, Classes]
     functions: dict[Place, Classes]
     lines: dict[Place, tuple[str, int]]
-    """The source and line of a function's instruction that misses most, where that is known."""
+    """The source and line of a function's instruction with most misses, where that is known."""
 
     @property
     def total(self) -> Classes:
-        """All of them."""
+        """All misses."""
         return sum(self.regions.values(), Classes())
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -137,16 +137,16 @@ class MissClasses:
             yield {"component": "classes.function", **same, **where, **counts.columns()}
 
 
-def read_classes(of: CoreClasses | None) -> MissClasses | None:
-    """The extension's."""
-    if of is None:
+def read_classes(counted: CoreClasses | None) -> MissClasses | None:
+    """The classes that the extension has counted."""
+    if counted is None:
         return None
-    functions = of["functions"]
+    functions = counted["functions"]
     return MissClasses(
-        tlb=Classified(of["page_size"], of["larger"], of["sets"], of["ways"]),
+        tlb=Classified(counted["page_size"], counted["larger"], counted["sets"], counted["ways"]),
         regions=_added(
             ((region["name"], region["kind"], region["path"]), Classes(**region["counts"]))
-            for region in of["regions"]
+            for region in counted["regions"]
         ),
         functions=_added(
             ((function["name"], function["path"]), Classes(**function["counts"]))

@@ -63,33 +63,33 @@ class TwoSizes:
     small: int
     large: int
     threshold_blocks: int
-    """Blocks of a chunk that must have been referenced lately for it to be one large page."""
+    """Blocks of a chunk that must be referenced in the window for it to be one large page."""
     window_refs: int
 
     @property
     def blocks(self) -> int:
-        """How many small pages a large one holds."""
+        """The number of small pages in a large one."""
         return self.large // self.small
 
     def core(self) -> CoreTwoSizes:
-        """As the extension takes it, and the manifest has it."""
+        """Plain data for the extension and the manifest."""
         return cast("CoreTwoSizes", asdict(self))
 
 
 @dataclass(frozen=True)
 class CurvesConfiguration(SharedScope):
-    """Resolved: two equal configurations on the same stream give the same rows."""
+    """A resolved configuration: equal configurations on the same stream give the same rows."""
 
     page_sizes: tuple[int, ...]
-    """Bytes, ascending; 4 KiB and those of all pairs are among them."""
+    """Bytes, ascending; always with 4 KiB and the sizes of all pairs."""
     streams: tuple[str, ...]
     max_entries: int
-    """0 where fully associative TLBs are left out."""
+    """Most entries of fully associative TLBs; 0 if these are left out."""
     indexes: tuple[str, ...]
-    """Empty if set-associative TLBs are left out."""
+    """Index functions of set-associative TLBs; empty if these are left out."""
     max_sets: int
     windows_refs: tuple[int, ...]
-    """Empty if working sets are left out; else the policy's window is among them."""
+    """Windows of working sets, with that of the policy; empty if working sets are left out."""
     two_sizes: tuple[TwoSizes, ...]
     miss_penalty_cycles: float
     two_sizes_penalty_cycles: float
@@ -97,17 +97,17 @@ class CurvesConfiguration(SharedScope):
     classified: Classified | None
     """The TLB whose misses are reported by class, region and function."""
     threads: Threads
-    """Whether a process's threads share its TLBs, or each has its own."""
+    """Whether the threads of a process share its TLBs, or each has its own."""
     flush_every_instructions: int | None
-    """After how many instructions of a core its TLBs are emptied, again and again."""
+    """Instructions of a core between two flushes of its TLBs."""
     line_sizes: tuple[int, ...] = ()
     """Line sizes of the reported caches, in bytes, ascending."""
     sample: PageSample | None = None
-    """Fully associative TLBs and working sets from some of the pages."""
+    """The sample of pages from which fully associative TLBs and working sets are estimated."""
 
     def __post_init__(self) -> None:
-        """Refuses numbers out of range, and ways to share or flush TLBs that exclude each other.
-        Raises UsageError.
+        """Raises UsageError for numbers out of range, and for options of sharing and flushing TLBs
+        that exclude each other.
         """
         if not 1 <= self.max_sets <= MAX_SETS or self.max_sets & (self.max_sets - 1):
             raise UsageError(f"--sets {self.max_sets}: give a power of two from 1 to {MAX_SETS}.")
@@ -137,7 +137,7 @@ class CurvesConfiguration(SharedScope):
 
     @property
     def counts_instructions(self) -> str | None:
-        """The option that wants a trace to have instructions, if any does."""
+        """The option that needs a trace with instructions, if there is one."""
         flushes = None if self.flush_every_instructions is None else "--flush-every"
         return super().counts_instructions or flushes
 
@@ -161,7 +161,7 @@ class CurvesConfiguration(SharedScope):
             "first_quantum_instructions": self.first_quantum_instructions,
             "flush_every_instructions": self.flush_every_instructions,
             **({"line_sizes": list(self.line_sizes)} if self.line_sizes else {}),
-            # Only where there is one: what is exact says nothing of samples.
+            # Exact results have no such key.
             **({} if self.sample is None else {"sample_pages": self.sample.resolved()}),
             **super().resolved(),
         }
@@ -245,8 +245,8 @@ def configure_curves(
 ) -> CurvesConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
-    Without `two_sizes` there are the default ones; where pages are sampled, neither these nor
-    set-associative TLBs. `scope` is what `octavo.tracing.scope.resolve_scope` takes.
+    `two_sizes` has default pairs. With a sample of pages, pairs and set-associative TLBs are left
+    out. `scope` are the arguments of `octavo.tracing.scope.resolve_scope`.
     """
     sample = None if sample_pages is None else parse_page_sample(sample_pages)
     left_out = _left_out(without, sample, two_sizes)
@@ -296,7 +296,7 @@ def configure_curves(
 def _left_out(
     without: Sequence[str], sample: PageSample | None, two_sizes: Sequence[tuple[int, int]] | None
 ) -> set[str]:
-    """The parts that are left out: those named, and those that a sample of pages cannot give."""
+    """The parts that are left out: the named ones, and parts that a sample of pages cannot give."""
     left_out = {choose(part, PARTS, "part") for part in without}
     if sample is None:
         return left_out
@@ -328,7 +328,7 @@ def checked_index(index: str) -> str:
 
 
 def read_pairs(texts: Iterable[str]) -> list[tuple[int, int]]:
-    """`4KiB+32KiB` → (4096, 32768); several may stand in one text, with commas."""
+    """`4KiB+32KiB` → (4096, 32768); a text may have several pairs, separated by commas."""
     pairs = []
     for text in (part for given in texts for part in given.split(",")):
         sizes = text.split("+")
@@ -352,7 +352,7 @@ def _pair(small: int, large: int, threshold: int | str, window_refs: int) -> Two
 
 
 def _threshold_blocks(threshold: int | str, blocks: int) -> int:
-    """A number of blocks, or a share of them, of which a part counts as a whole block."""
+    """The threshold in blocks, from a number or a share of blocks; a share is rounded up."""
     text = str(threshold).strip()
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
     number = Fraction(match[1]) if match else Fraction(0)

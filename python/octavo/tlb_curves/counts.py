@@ -1,4 +1,4 @@
-"""Counts of thousands of TLBs or caches at once, in the order in which the extension has them."""
+"""Counts of thousands of TLBs or caches, in the order of the extension."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Counts = Sequence[int]
 
 
 def at(sets: int, ways: int) -> int:
-    """Where a set-associative array lies among the counts of all."""
+    """The index of a set-associative array in `Counts`."""
     return MAX_WAYS * (sets.bit_length() - 1) + ways - 1
 
 
 def geometry(counts: Counts, sets: int, ways: int) -> int | None:
-    """A set-associative array's count out of those of all; None where there is none."""
+    """The count of a set-associative array; None where `counts` does not have it."""
     place = at(sets, ways)
     if sets & (sets - 1) or ways > MAX_WAYS or place >= len(counts):
         return None
@@ -28,7 +28,7 @@ def geometry(counts: Counts, sets: int, ways: int) -> int | None:
 
 
 def shapes_of(counts: Counts, *, sparse: bool) -> dict[str, list[int]]:
-    """Entries, ways and sets of each reported array; `sparse`: powers of two of ways alone."""
+    """Entries, ways and sets of each reported array; `sparse`: only powers of two of ways."""
     powers = [1 << power for power in range(MAX_WAYS.bit_length())]
     ways = powers if sparse else range(1, MAX_WAYS + 1)
     pairs = [(1 << level, way) for level in range(len(counts) // MAX_WAYS) for way in ways]
@@ -40,22 +40,22 @@ def shapes_of(counts: Counts, *, sparse: bool) -> dict[str, list[int]]:
 
 
 def places_of(shapes: dict[str, list[int]]) -> list[int]:
-    """Where these lie among the counts of all."""
+    """The indices of these shapes in `Counts`."""
     return [at(sets, ways) for sets, ways in zip(shapes["sets"], shapes["ways"], strict=True)]
 
 
 def picked(counts: Counts, places: Sequence[int]) -> Sequence[int]:
-    """The counts at these places: all of them where it is a range."""
+    """The counts at these indices; a range stands for all counts."""
     return counts if isinstance(places, range) else [counts[place] for place in places]
 
 
 def words(data: bytes) -> array[int]:
-    """Whole numbers as the extension writes them: 64-bit little-endian."""
+    """Whole numbers from the extension: 64 bits, little-endian."""
     return numbers(data, "Q")
 
 
 def numbers(data: bytes, kind: Literal["Q", "d"]) -> array[Any]:
-    """Words, or floats (`d`), of 64 bits, little-endian as the extension writes them."""
+    """Whole numbers (`Q`) or floats (`d`) from the extension: 64 bits, little-endian."""
     found: array[Any] = array(kind, data)
     if sys.byteorder == "big":
         found.byteswap()
@@ -63,7 +63,7 @@ def numbers(data: bytes, kind: Literal["Q", "d"]) -> array[Any]:
 
 
 def added(curves: Iterable[Counts]) -> Counts:
-    """Each number of some curves, added up."""
+    """The sum of several curves, number by number."""
     total: Counts = ()
     for curve in curves:
         total = array("Q", map(add, total, curve)) if total else curve

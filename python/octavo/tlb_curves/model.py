@@ -1,5 +1,5 @@
-"""The curves of a stream, from the extension's counts: summed and looked up, also by the TLBs of a
-machine.
+"""The curves of a stream from the extension's counts: sums, and look-ups of single TLBs or of the
+TLBs of a machine.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Stack:
 
     pages: int
     misses: Counts
-    """With n entries, at index n - 1."""
+    """Misses with n entries, at index n - 1."""
 
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Misses of TLBs of one kind with two page sizes; the three are parallel."""
+    """Misses of TLBs of one kind with two page sizes; the three sequences have equal indices."""
 
     small_misses: Counts
     large_misses: Counts
     invalidated: Counts
 
     def misses(self, at: int) -> int:
-        """On both kinds of pages."""
+        """Misses on small and large pages."""
         return self.small_misses[at] + self.large_misses[at]
 
 
@@ -55,16 +55,16 @@ class Pair:
     """Look-ups, promotions and demotions, blocks copied and zeroed, by name."""
     full: PairCounts
     sets: dict[str, PairCounts]
-    """By index: small, large, exact, split-small, split-large."""
+    """Misses by index: small, large, exact, split-small, split-large."""
     byte_refs: dict[int, int]
-    """By window, the bytes in the working set summed over all references of the program."""
+    """Bytes in the working set, summed over all references of the program, by window."""
 
     def full_misses(self, entries: int) -> int | None:
-        """Misses of a fully associative TLB; None where it was not asked for."""
+        """Misses of a fully associative TLB; None if it was not requested."""
         return self.full.misses(entries - 1) if entries <= len(self.full.small_misses) else None
 
     def set_misses(self, index: str, sets: int, ways: int) -> int | None:
-        """Misses of a set-associative TLB; None where it was not asked for."""
+        """Misses of a set-associative TLB; None if it was not requested."""
         counts = self.sets.get(index)
         if counts is None:
             return None
@@ -75,29 +75,29 @@ class Pair:
 
 @dataclass(frozen=True, repr=False)
 class StreamCurves:
-    """One stream, of a process image, of one of its threads, or of several together.
+    """One stream of a process image, of one of its threads, or of several process images.
 
-    Working sets are of one process: an average over references of several means nothing, so the
-    whole program has none when there were several.
+    Working sets belong to one process. An average over references of several processes has no
+    meaning, so a whole program of several processes has none.
     """
 
     stream: str
     references: int
     instructions: int
     stack: dict[int, Stack] = field(default_factory=dict)
-    """By page size."""
+    """Fully associative TLBs by page size."""
     sets: dict[tuple[str, int], Counts] = field(default_factory=dict)
-    """By index and page size; see `at`."""
+    """Misses of set-associative TLBs by index and page size, in the order of `counts.at`."""
     caches: dict[int, Caches] = field(default_factory=dict)
-    """By the size of their lines."""
+    """Caches by the size of their lines."""
     byte_refs: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By page size and window, the bytes in the window summed over the program's references."""
+    """Bytes in the window, summed over the program's references, by page size and window."""
     program_references: int = 0
-    """Fetches and data of the whole program: the unit of time of windows."""
+    """References of the whole program, the unit of time of windows."""
     pairs: tuple[Pair, ...] = ()
     classes: MissClasses | None = None
     sampled: dict[int, SampledSize] | None = None
-    """By page size, estimates from a sample of the pages, in place of `stack` and `byte_refs`."""
+    """Estimates from a sample of pages by page size, in place of `stack` and `byte_refs`."""
 
     def __repr__(self) -> str:
         sizes = len(self.stack or self.sampled or ())
@@ -105,7 +105,7 @@ class StreamCurves:
 
     @property
     def rated_instructions(self) -> int:
-        """The divisor of numbers per instruction; 0 where there are too few instructions."""
+        """The divisor of rates per instruction; 0 where there are too few instructions."""
         return rated_instructions(self.instructions, self.program_references)
 
     def full_misses(self, page_size: int, entries: int) -> int | None:
@@ -121,17 +121,17 @@ class StreamCurves:
         return stack.misses[entries - 1]
 
     def full_estimate(self, page_size: int, entries: int) -> Estimate | None:
-        """The same from a sample of the pages, with its interval."""
+        """Misses of a fully associative TLB, estimated from a sample of pages, with an interval."""
         size = (self.sampled or {}).get(page_size)
         return None if size is None or entries > len(size.misses) else size.misses[entries - 1]
 
     def working_set_estimate(self, page_size: int, window_refs: int) -> Estimate | None:
-        """The bytes in the window, summed over the program's references, from a sample of pages."""
+        """Bytes in the window, summed over the program's references, from a sample of pages."""
         size = (self.sampled or {}).get(page_size)
         return None if size is None else size.byte_refs.get(window_refs)
 
     def set_misses(self, index: str, page_size: int, sets: int, ways: int) -> int | None:
-        """Misses of a set-associative TLB; None where it was not asked for."""
+        """Misses of a set-associative TLB; None if it was not requested."""
         counts = self.sets.get((index, page_size))
         return None if counts is None else geometry(counts, sets, ways)
 
@@ -163,7 +163,7 @@ def shared_streams(
 
 
 def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurves]:
-    """Each stream of all process images together; counts add up, working sets do not."""
+    """Each stream of all process images together, without working sets."""
     if len(processes) == 1:
         return processes[0]
     return {
@@ -171,30 +171,30 @@ def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurv
     }
 
 
-def _stream(of: CountedStream, instructions: int, program_references: int) -> StreamCurves:
+def _stream(counted: CountedStream, instructions: int, program_references: int) -> StreamCurves:
     return StreamCurves(
-        stream=of["stream"],
-        references=of["references"],
+        stream=counted["stream"],
+        references=counted["references"],
         instructions=instructions,
-        stack=_stack(of),
-        sets=_sets(of),
-        caches=read_caches(of["caches"]),
+        stack=_stack(counted),
+        sets=_sets(counted),
+        caches=read_caches(counted["caches"]),
         byte_refs={
             (ws["page_size"], ws["window_refs"]): ws["page_refs"] * ws["page_size"]
-            for ws in of["working_sets"]
+            for ws in counted["working_sets"]
         },
         # The engine counts them only where there is a window.
-        program_references=of["program_references"] or program_references,
-        pairs=tuple(_pair(pair) for pair in of["two_sizes"]),
-        classes=sum_classes([read_classes(classes) for classes in of["classes"]]),
-        sampled=read_sampled(of["sampled"]),
+        program_references=counted["program_references"] or program_references,
+        pairs=tuple(_pair(pair) for pair in counted["two_sizes"]),
+        classes=sum_classes([read_classes(classes) for classes in counted["classes"]]),
+        sampled=read_sampled(counted["sampled"]),
     )
 
 
-def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
-    pairs = zip(of["two_sizes"], core["two_sizes"], strict=True)
+def _core(counted: CountedStream, core: CoreCurves) -> StreamCurves:
+    pairs = zip(counted["two_sizes"], core["two_sizes"], strict=True)
     return StreamCurves(
-        stream=of["stream"],
+        stream=counted["stream"],
         references=core["references"],
         instructions=core["instructions"],
         program_references=core["references"],
@@ -206,25 +206,26 @@ def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
     )
 
 
-def _stack(of: CountedStream | CoreCurves) -> dict[int, Stack]:
+def _stack(counted: CountedStream | CoreCurves) -> dict[int, Stack]:
     return {
-        stack["page_size"]: Stack(stack["pages"], words(stack["misses"])) for stack in of["stack"]
+        stack["page_size"]: Stack(stack["pages"], words(stack["misses"]))
+        for stack in counted["stack"]
     }
 
 
-def _sets(of: CountedStream | CoreCurves) -> dict[tuple[str, int], Counts]:
-    return {(sets["index"], sets["page_size"]): words(sets["misses"]) for sets in of["sets"]}
+def _sets(counted: CountedStream | CoreCurves) -> dict[tuple[str, int], Counts]:
+    return {(sets["index"], sets["page_size"]): words(sets["misses"]) for sets in counted["sets"]}
 
 
-def _pair(of: CorePair, core: TwoSizesTlbs | None = None) -> Pair:
+def _pair(counted: CorePair, core: TwoSizesTlbs | None = None) -> Pair:
     """A pair, or a core's share of it: its look-ups, without the policy's counters."""
-    tlbs = of if core is None else core
-    windows = zip(of["windows_refs"], of["working_set_byte_refs"], strict=True)
+    tlbs = counted if core is None else core
+    windows = zip(counted["windows_refs"], counted["working_set_byte_refs"], strict=True)
     return Pair(
-        small=of["small"],
-        large=of["large"],
-        window_refs=of["window_refs"],
-        threshold_blocks=of["threshold_blocks"],
+        small=counted["small"],
+        large=counted["large"],
+        window_refs=counted["window_refs"],
+        threshold_blocks=counted["threshold_blocks"],
         counters=tlbs["counters"],
         full=_counts(tlbs),
         sets={sets["index"]: _counts(sets) for sets in tlbs["sets"]},
@@ -232,8 +233,8 @@ def _pair(of: CorePair, core: TwoSizesTlbs | None = None) -> Pair:
     )
 
 
-def _counts(of: Any) -> PairCounts:
-    return PairCounts(*(words(of[field.name]) for field in fields(PairCounts)))
+def _counts(counted: Any) -> PairCounts:
+    return PairCounts(*(words(counted[field.name]) for field in fields(PairCounts)))
 
 
 def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
@@ -273,18 +274,20 @@ def _sum_pairs(pairs: Sequence[Pair]) -> Pair:
 
 def _sum_counts(counts: Sequence[PairCounts]) -> PairCounts:
     names = (field.name for field in fields(PairCounts))
-    return PairCounts(*(added(getattr(of, name) for of in counts) for name in names))
+    return PairCounts(*(added(getattr(one, name) for one in counts) for name in names))
 
 
 def tlb_misses(curves: StreamCurves, tlb: Tlb, page_size: int) -> int | None:
-    """Misses of a machine's TLB if all pages have one size; None if unknown."""
+    """Misses of a machine's TLB with pages of one size; None if unknown."""
     if tlb.sets == 1:
         return curves.full_misses(page_size, tlb.entries)
     return curves.set_misses("low", page_size, tlb.sets, tlb.ways)
 
 
 def machine_pair_misses(machine: TlbMachine, pair: Pair) -> tuple[Tlb | None, int] | None:
-    """Misses of a machine with two page sizes, and the TLB that holds both, if one does."""
+    """Misses of a machine with two page sizes, and the TLB that holds both sizes if there is one;
+    None if unknown.
+    """
     small, large = machine.tlb_of(pair.small), machine.tlb_of(pair.large)
     if small is None or large is None:
         return None

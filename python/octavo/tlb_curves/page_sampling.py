@@ -1,6 +1,6 @@
-"""Curves from a sample of the pages: the sample and its estimates.
+"""Curves from a sample of pages: the sample and its estimates.
 
-`octavo.traces.sampling` keeps windows of time instead.
+`octavo.traces.sampling` samples windows of time instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from octavo._core import SampledSize as CoreSize
 
 LEAST_RATE = Fraction(1, 4096)
-"""With fewer pages a TLB of 4096 entries would be as one of a single entry."""
+"""Least sampling rate, at which a TLB of 4096 entries is scaled to a single entry."""
 MOST_SEED = 2**64 - 1
 
 NOTE = (
@@ -35,14 +35,14 @@ NOTE = (
 
 @dataclass(frozen=True)
 class PageSample:
-    """Which pages are kept."""
+    """The selection of pages."""
 
     rate: float
-    """The probability that a page is."""
+    """The probability that a page is kept."""
     seed: int = 1
 
     def for_core(self) -> tuple[float, int]:
-        """As the extension takes it."""
+        """Rate and seed, for the extension."""
         return self.rate, self.seed
 
     def resolved(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class PageSample:
 
 
 def parse_page_sample(text: str) -> PageSample:
-    """`1/64`, `2%` or `0.02`, and after it perhaps `,seed=7`. Raises UsageError."""
+    """Parses `1/64`, `2%` or `0.02`, optionally with `,seed=7`. Raises UsageError."""
     share, *settings = (part.strip() for part in text.split(","))
     seed = 1
     for setting in settings:
@@ -61,8 +61,8 @@ def parse_page_sample(text: str) -> PageSample:
     rate = read_share(share)
     if rate is None or not LEAST_RATE <= rate <= 1:
         raise UsageError(
-            f"--sample-pages `{quoted(share)}`: give what share of the pages to keep, from "
-            f"{LEAST_RATE} to 1: 1/64, 2% or 0.02; ,seed=7 may follow."
+            f"--sample-pages `{quoted(share)}`: give the share of pages to keep, from {LEAST_RATE} "
+            "to 1: 1/64, 2% or 0.02; ,seed=7 may follow."
         )
     if seed > MOST_SEED:
         raise UsageError(f"--sample-pages: seed {seed}: give a number from 0 to {MOST_SEED}.")
@@ -75,11 +75,11 @@ class Estimate:
 
     value: float
     low: float
-    """This and `high` hold the exact number 95 times of 100."""
+    """Lower bound of the 95% interval."""
     high: float
 
     def __add__(self, other: Estimate) -> Estimate:
-        # The same pages may be kept of both, so that errors may add up.
+        # Both may be from the same sampled pages, so that errors may add up.
         return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
 
     def scaled(self, factor: float) -> Estimate:
@@ -91,7 +91,9 @@ class Estimate:
         return Estimate(self.value / count, self.low / count, self.high / count)
 
     def over(self, base: Estimate) -> Estimate | None:
-        """Its ratio to another, at worst; None where that may be nothing."""
+        """The ratio to another estimate, with bounds for the worst case; None where that one may be
+        0.
+        """
         if base.low <= 0:
             return None
         return Estimate(self.value / base.value, self.low / base.high, self.high / base.low)
@@ -105,21 +107,23 @@ class SampledSize:
     """Distinct pages, an exact count."""
     kept_pages: int
     misses: Sequence[Estimate | None]
-    """Of a fully associative TLB with n entries, at index n - 1."""
+    """Misses of a fully associative TLB with n entries, at index n - 1."""
     byte_refs: dict[int, Estimate | None]
-    """By window, the bytes in it summed over all references."""
+    """Bytes in the window, summed over all references, by window."""
 
 
 def read_sampled(sizes: Sequence[CoreSize] | None) -> dict[int, SampledSize] | None:
-    """By page size, what the extension gives."""
+    """The extension's estimates, by page size."""
     if sizes is None:
         return None
-    return {of["page_size"]: _size(of) for of in sizes}
+    return {size["page_size"]: _size(size) for size in sizes}
 
 
-def sum_sampled(of: Sequence[dict[int, SampledSize] | None]) -> dict[int, SampledSize] | None:
-    """Several processes together; working sets do not add up."""
-    first, *rest = of
+def sum_sampled(
+    processes: Sequence[dict[int, SampledSize] | None],
+) -> dict[int, SampledSize] | None:
+    """The sum over several processes, without working sets."""
+    first, *rest = processes
     if first is None:
         return None
     total = first
@@ -135,26 +139,26 @@ def _sum(one: SampledSize, other: SampledSize) -> SampledSize:
     return SampledSize(one.pages + other.pages, one.kept_pages + other.kept_pages, misses, {})
 
 
-def _size(of: CoreSize) -> SampledSize:
-    page_refs = zip(of["windows_refs"], _estimates(of["page_refs"]), strict=True)
+def _size(counted: CoreSize) -> SampledSize:
+    page_refs = zip(counted["windows_refs"], _estimates(counted["page_refs"]), strict=True)
     return SampledSize(
-        pages=of["pages"],
-        kept_pages=of["kept_pages"],
-        misses=_estimates(of["misses"]),
+        pages=counted["pages"],
+        kept_pages=counted["kept_pages"],
+        misses=_estimates(counted["misses"]),
         byte_refs={
-            window: None if one is None else one.scaled(of["page_size"])
+            window: None if one is None else one.scaled(counted["page_size"])
             for window, one in page_refs
         },
     )
 
 
-def _estimates(of: CoreEstimates) -> list[Estimate | None]:
-    columns = zip(*(numbers(of[name], "d") for name in ("values", "low", "high")), strict=True)
+def _estimates(counted: CoreEstimates) -> list[Estimate | None]:
+    columns = zip(*(numbers(counted[name], "d") for name in ("values", "low", "high")), strict=True)
     return [None if math.isnan(value) else Estimate(value, *ends) for value, *ends in columns]
 
 
 def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, Sequence[Any]]:
-    """Rows of fully associative TLBs with these numbers of entries, less one."""
+    """Columns of the rows of fully associative TLBs; `places` are numbers of entries minus one."""
     estimates = [size.misses[place] for place in places]
     return {
         "misses": [None if one is None else round(one.value) for one in estimates],
@@ -163,7 +167,7 @@ def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, Sequence
 
 
 def miss_ends(estimates: Sequence[Estimate | None]) -> dict[str, Sequence[Any]]:
-    """The ends of intervals, for rows."""
+    """Columns with the bounds of intervals."""
     return {
         "misses_low": [None if one is None else math.floor(one.low) for one in estimates],
         "misses_high": [None if one is None else math.ceil(one.high) for one in estimates],
@@ -171,21 +175,22 @@ def miss_ends(estimates: Sequence[Estimate | None]) -> dict[str, Sequence[Any]]:
 
 
 def working_set_columns(
-    of: dict[int, Estimate | None], base: dict[int, Estimate | None], references: int
+    byte_refs: dict[int, Estimate | None], base: dict[int, Estimate | None], references: int
 ) -> dict[str, Sequence[Any]]:
-    """Rows of working sets by window, where `base` is that of base pages."""
+    """Columns of the rows of working sets, by window; `base` is `byte_refs` of base pages."""
     averages = [
-        None if one is None or not references else one.averaged(references) for one in of.values()
+        None if one is None or not references else one.averaged(references)
+        for one in byte_refs.values()
     ]
     ratios = [
         Estimate(1.0, 1.0, 1.0)
-        if one is not None and of is base
+        if one is not None and byte_refs is base
         else None
         if one is None or of_base is None
         else one.over(of_base)
-        for one, of_base in zip(of.values(), base.values(), strict=True)
+        for one, of_base in zip(byte_refs.values(), base.values(), strict=True)
     ]
-    columns: dict[str, Sequence[Any]] = {"window_refs": list(of)}
+    columns: dict[str, Sequence[Any]] = {"window_refs": list(byte_refs)}
     for name, estimates in (("average_bytes", averages), ("normalised", ratios)):
         columns[name] = [None if one is None else one.value for one in estimates]
         columns[f"{name}_low"] = [None if one is None else one.low for one in estimates]
@@ -194,8 +199,8 @@ def working_set_columns(
 
 
 def sentence_on(sample: PageSample, sizes: Iterable[dict[int, SampledSize] | None]) -> str:
-    """The sentence for tables of sampled streams."""
-    kept = [size for of in sizes for size in (of or {}).values()]
+    """A sentence about the sample, for tables."""
+    kept = [size for stream in sizes for size in (stream or {}).values()]
     shares = [size.kept_pages / size.pages for size in kept if size.pages]
     found = f"{100 * min(shares):.2g}% to {100 * max(shares):.2g}% in fact" if shares else "none"
     return (

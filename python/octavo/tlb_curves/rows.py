@@ -1,7 +1,7 @@
 """Rows of curves, in blocks whose rows share most columns.
 
-There are some hundred thousand rows, so that they are made only where a file or a table is asked
-for. The columns are listed in docs/rows.md.
+There are some hundred thousand rows, so they are made only for a file or a table. The columns are
+listed in docs/rows.md.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ class CurveRow(TypedDict, total=False):
 
 
 COLUMNS = columns_of(CurveRow)
-"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
+"""The columns of rows.parquet and their Arrow types, the same for every run."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that are alike but for some columns."""
+    """Rows that differ only in some columns."""
 
     same: CurveRow
     columns: dict[str, Sequence[Any]]
-    """The columns that differ, all of one length; none for a single row."""
+    """The columns that differ, all of equal length; empty for a single row."""
 
     def rows(self) -> Iterator[CurveRow]:
-        """Each row."""
+        """The rows of the block."""
         if not self.columns:
             yield self.same
         for values in zip(*self.columns.values(), strict=True):
@@ -105,11 +105,11 @@ def blocks_of(
     configuration: CurvesConfiguration,
     untraced: int,
 ) -> Iterator[Block]:
-    """The whole program's rows first; then each process's, when there were several; then each
-    thread's, where threads had TLBs of their own.
+    """The rows of the whole program, then of each process where there are several, then of each
+    thread where threads have their own TLBs.
 
-    The curves of a process or a thread are given at powers of two entries and ways, since a shell
-    script has hundreds of processes. Processes that shared a core have counters only.
+    Curves of a process or a thread have only powers of two of entries and ways, since a shell
+    script has hundreds of processes. Processes that share a core have only counters.
     """
     yield from _counter_blocks(processes)
     yield _counter("stream", "processes", len(processes))
@@ -177,7 +177,7 @@ class _Maker:
         self._sparse = sparse
 
     def references(self) -> Block:
-        """How many there are."""
+        """The number of references."""
         row = CurveRow(
             component="stream",
             counter="references",
@@ -215,13 +215,13 @@ class _Maker:
         for size in sizes:
             byte_refs = {
                 window: value
-                for (of, window), value in self._curves.byte_refs.items()
-                if of == size
+                for (owner, window), value in self._curves.byte_refs.items()
+                if owner == size
             }
             yield self._working_set(self._same("working_set", page_size=size), byte_refs)
 
     def sampled(self) -> Iterator[Block]:
-        """Estimates from a sample of the pages, and how many pages it has."""
+        """Estimates from a sample of pages, and the numbers of its pages."""
         sampled = self._curves.sampled or {}
         for size, estimated in sampled.items():
             for counter, value in (
@@ -244,7 +244,7 @@ class _Maker:
                 yield Block(self._same("working_set", page_size=size), columns)
 
     def pair(self, pair: Pair) -> Iterator[Block]:
-        """Two page sizes: the policy, TLBs, working sets."""
+        """Two page sizes: counters of the policy, TLBs, working sets."""
         names = list(pair.counters)
         yield Block(
             self._pair_same("two_sizes", pair),
@@ -268,7 +268,7 @@ class _Maker:
             yield self._working_set(same, pair.byte_refs)
 
     def machine(self, machine: TlbMachine) -> Iterator[Block]:
-        """A machine's TLBs, at each of their page sizes alone and with two of them."""
+        """A machine's TLBs, with each of their page sizes alone and with two page sizes."""
         for tlb in machine.tlbs:
             for size in tlb.page_sizes:
                 misses = tlb_misses(self._curves, tlb, size)
@@ -307,7 +307,7 @@ class _Maker:
         )
 
     def _places(self, length: int) -> Sequence[int]:
-        """The indexes of the entries to report."""
+        """The indices of the numbers of entries to report."""
         if not self._sparse:
             return range(length)
         return [(1 << power) - 1 for power in range(length.bit_length())]
@@ -368,14 +368,14 @@ class _Maker:
     def _pair_sets(self, pair: Pair, index: str, counts: PairCounts) -> Block:
         shapes = shapes_of(counts.small_misses, sparse=self._sparse)
         places = places_of(shapes)
-        # One half of a split TLB compares with nothing by itself.
+        # Half of a split TLB alone cannot be compared with a whole TLB.
         alone = not index.startswith("split")
         base = self._curves.sets.get(("low", pair.small)) if alone else None
         same = self._pair_same("two_sizes.sets", pair, index=index)
         block = self._pair_curve(same, shapes, counts, places, base)
         if index != "exact":
             return block
-        # With sequential access (section 2.2 (b)) the large page is tried after the small one.
+        # With sequential access (section 2.2 (b)) the large page is probed after the small one.
         probes = [pair.counters["large_lookups"] + counts.small_misses[place] for place in places]
         return Block(block.same, {**block.columns, "second_probes": probes})
 

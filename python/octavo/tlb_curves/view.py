@@ -1,4 +1,4 @@
-"""Tables of curves that people read: a few TLBs over all page sizes, and two sizes beside them."""
+"""Tables of curves for people: a few TLBs over all page sizes and pairs of page sizes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ STREAM_NAMES = {"fetch": "Code", "data": "Data", "all": "Both in one TLB"}
 _CACHE_NAMES = {"fetch": "Instruction caches", "data": "Data caches", "all": "Unified caches"}
 _SHORT_NAMES = {"fetch": "code", "data": "data", "all": "both"}
 _FULL_ENTRIES = (16, 64, 512, 1536)
-"""The paper's, a first-level TLB's, and second-level ones'."""
+"""Entries of the paper's TLB, of a first-level TLB and of two second-level TLBs."""
 _SETS = ((16, 4), (128, 12))
-"""Sets and ways: 64 entries and 1536 as today's TLBs have them."""
+"""Sets and ways of present TLBs with 64 and with 1536 entries."""
 _SHOWN_WINDOW_REFS = 10**7
 _CRITICAL_ENTRIES = 64
 _SHOWN_PLACES = 12
-"""Regions and functions in a table."""
+"""Limit of regions, or functions, in a table."""
 _NAME_WIDTH = 40
 
 
@@ -81,18 +81,18 @@ def grids(result: CurvesResult) -> Iterator[Grid]:
 
 
 def _with_references(result: CurvesResult) -> dict[str, StreamCurves]:
-    """The streams that a trace has: one of data alone has no code."""
+    """The streams with references; a trace may have data alone."""
     return {stream: curves for stream, curves in result.total.items() if curves.references}
 
 
 def _stream_grid(result: CurvesResult, stream: str) -> Grid:
-    """One stream: TLBs and working set by page size, then the pairs of sizes."""
+    """One stream: TLBs and working set by page size, then by pair of page sizes."""
     curves = result.total[stream]
     lived = result.lived[stream]
     configuration = result.configuration
     window = _shown_window(result)
     full, sets = shown_tlbs(configuration)
-    show, what = _shown(result, curves)
+    show, unit = _shown(result, curves)
     penalty = configuration.miss_penalty_cycles
     body = []
     for size in configuration.page_sizes:
@@ -125,7 +125,7 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
         *(f"{number * ways}\n{ways}-way" for number, ways in sets),
         *(["working\nset", "over\n4 KiB"] if window is not None else []),
     ]
-    title = f"{STREAM_NAMES[stream]}: {what}"
+    title = f"{STREAM_NAMES[stream]}: {unit}"
     if window is not None:
         title += f"; working set over {format_count(window)} references"
         if len(result.by_process) > 1 and not result.is_shared:
@@ -137,7 +137,7 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
 def shown_tlbs(
     configuration: CurvesConfiguration,
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """The TLBs shown: entries of fully associative ones; sets and ways of the others."""
+    """The TLBs in tables: entries of fully associative TLBs; sets and ways of the others."""
     full = [entries for entries in _FULL_ENTRIES if entries <= configuration.max_entries]
     sets = [
         (number, ways)
@@ -154,7 +154,7 @@ def _sampled(
     asked: tuple[Sequence[int], int | None],
     show: Callable[[int], str],
 ) -> Iterator[str]:
-    """The cells of a page size from a sample, each with its interval below it."""
+    """The cells of a page size from a sample, each with its interval below the value."""
     full, window = asked
     for entries in full:
         estimate = curves.full_estimate(size, entries)
@@ -180,7 +180,7 @@ def _with_ends(estimate: Estimate | None, show: Callable[[float], str]) -> str:
 
 
 def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:
-    """Misses by class, of the regions and of the functions that miss most."""
+    """Misses by class, for the regions and the functions with most misses."""
     larger = format_bytes(classes.tlb.larger)
     regions = [(name or "", counts) for (name, *_), counts in classes.regions.items()]
     functions = [
@@ -189,7 +189,9 @@ def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:
     for what, places in (("region", regions), ("function", functions)):
         head = (what, "misses", "share", "com-\npulsory", "ca-\npacity", "con-\nflict")
         body = [("all", *_class_cells(classes.total, classes.total))]
-        body += [(name, *_class_cells(of, classes.total)) for name, of in places[:_SHOWN_PLACES]]
+        body += [
+            (name, *_class_cells(counts, classes.total)) for name, counts in places[:_SHOWN_PLACES]
+        ]
         title = f"{stream}: why a TLB misses ({describe(classes.tlb)}), by {what}"
         yield Grid(title, (*head, f"{larger}\npages hit"), tuple(body))
 
@@ -205,14 +207,15 @@ def _function_name(key: tuple[str | None, ...], classes: MissClasses) -> str:
     return f"{short} ({place})"
 
 
-def _class_cells(of: Classes, total: Classes) -> tuple[str, ...]:
+def _class_cells(counts: Classes, total: Classes) -> tuple[str, ...]:
     def share(number: int) -> str:
-        return format_share(number / of.misses) if of.misses else ""
+        return format_share(number / counts.misses) if counts.misses else ""
 
+    classes = (counts.compulsory, counts.capacity, counts.conflict, counts.page_size)
     return (
-        format_count(of.misses),
-        format_share(of.misses / total.misses) if total.misses else "",
-        *(share(number) for number in (of.compulsory, of.capacity, of.conflict, of.page_size)),
+        format_count(counts.misses),
+        format_share(counts.misses / total.misses) if total.misses else "",
+        *map(share, classes),
     )
 
 
@@ -230,7 +233,7 @@ def _shown_window(result: CurvesResult) -> int | None:
 def _shown(
     result: CurvesResult, curves: StreamCurves
 ) -> tuple[Callable[[int | None, float], str], str]:
-    """How misses are shown, given the penalty, and what that is called."""
+    """A function that formats misses with a penalty, and the name of the unit."""
     configuration, instructions = result.configuration, curves.rated_instructions
 
     def show(misses: int | None, penalty: float) -> str:
@@ -255,7 +258,7 @@ def _percent(ratio: float | None) -> str:
 def _working_set(
     curves: StreamCurves, byte_refs: int | None, window: int | None
 ) -> tuple[str, ...]:
-    """The average in bytes, and over that with 4 KiB pages; nothing where it was left out."""
+    """The average in bytes, and its ratio to that of 4 KiB pages; empty without a window."""
     if window is None:
         return ()
     if byte_refs is None:
@@ -273,16 +276,17 @@ def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
     """One stream: a few caches, by size."""
     unit = "misses per 1000 instructions" if curves.rated_instructions else "misses per look-up"
 
-    def show(of: Caches, size: int, ways: int) -> str:
-        misses = of.missed(size, ways)
+    def show(caches: Caches, size: int, ways: int) -> str:
+        misses = caches.missed(size, ways)
         if misses is None:
             return ""
-        rate = of.rate(misses, curves.rated_instructions)
+        rate = caches.rate(misses, curves.rated_instructions)
         return format_mpki(rate) if curves.rated_instructions else _percent(rate)
 
     shown = [(caches, ways) for caches in curves.caches.values() for ways in SHOWN_WAYS]
     body = tuple(
-        (format_bytes(size), *(show(of, size, ways) for of, ways in shown)) for size in SHOWN_BYTES
+        (format_bytes(size), *(show(caches, size, ways) for caches, ways in shown))
+        for size in SHOWN_BYTES
     )
     head = ("cache", *(f"{caches.line_bytes} B\n{ways}-way" for caches, ways in shown))
     return Grid(f"{_CACHE_NAMES[stream]}: {unit}, by the size of lines and ways", head, body)
@@ -311,7 +315,7 @@ def _policy_grid(result: CurvesResult) -> Grid:
     head = (
         "two sizes",
         "stream",
-        "blocks\nwanted",
+        "threshold,\nblocks",
         "look-ups\nof large",
         "promo-\ntions",
         "demo-\ntions",
@@ -321,14 +325,14 @@ def _policy_grid(result: CurvesResult) -> Grid:
     )
     window = result.configuration.two_sizes[0].window_refs if body else 0
     title = (
-        f"Two page sizes, large while so many blocks were referenced in the last "
+        f"Two page sizes, large while the threshold of blocks was referenced in the last "
         f"{format_count(window)} references"
     )
     return Grid(title, head, tuple(body), left_columns=2)
 
 
 def _critical(curves: StreamCurves, pair: Pair) -> str:
-    """How much costlier a miss may be before 64 entries of the small size alone are as good."""
+    """The increase of the miss penalty at which 64 entries of the small size are as good."""
     misses = pair.full_misses(_CRITICAL_ENTRIES)
     base = curves.full_misses(pair.small, _CRITICAL_ENTRIES)
     if misses is None or base is None:
@@ -337,7 +341,7 @@ def _critical(curves: StreamCurves, pair: Pair) -> str:
 
 
 def increase_in_words(increase: float | None) -> str:
-    """An increase of the miss penalty: `+30.0%`, or `6,635 times` of more than ten times."""
+    """An increase of the miss penalty: `+30.0%`, or `6,635 times` if it is above ten times."""
     if increase is None:
         return "no misses"
     if increase > 9:
@@ -346,7 +350,7 @@ def increase_in_words(increase: float | None) -> str:
 
 
 def _machine_grid(result: CurvesResult) -> Grid:
-    """Each machine's TLBs with pages of one size, and with two."""
+    """The TLBs of each machine, with pages of one size and of two sizes."""
     body = []
     streams = result.total
     shows = {name: _shown(result, curves) for name, curves in streams.items()}
