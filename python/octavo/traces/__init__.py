@@ -1,1 +1,1 @@
-"""Traces: by name, described, converted, shrunk, and as Parquet."""
+"""Traces: opening by name, description, conversion, sampling, and Parquet files."""

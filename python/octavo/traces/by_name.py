@@ -1,4 +1,4 @@
-"""Traces by name: which argument is one, what it says of itself, and in which format to write."""
+"""Traces by name: recognising an argument as a trace, opening it, and choosing formats."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
     """Whether a command line means a trace in place of a program.
 
-    It is one word: `-`, a synthetic trace, whatever `--format` speaks of, or a file that is no
-    program and that looks like a trace or is named like one.
+    A trace is one word: `-`, a synthetic trace, any word with `--format`, or a file that is no
+    program and has the content or the suffix of a trace.
     """
     if len(command) != 1:
         return False
@@ -49,7 +49,7 @@ def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
         return False
     path = Path(word)
     if path.is_fifo():
-        # No program; and what is looked at here would be gone for its reader.
+        # It is no program; bytes that were read here would be lost for its reader.
         return True
     if path.is_file() and _is_program(path):
         return False
@@ -59,18 +59,18 @@ def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
 
 
 def is_no_program(word: str) -> bool:
-    """Whether a word names a file that cannot be started."""
+    """Whether a word names a file that is not executable."""
     path = Path(word)
     return path.is_file() and not os.access(path, os.X_OK)
 
 
 def _is_program(path: Path) -> bool:
-    """Whether the kernel would execute it, or could if it were allowed to: no trace begins so."""
+    """Whether a file begins as an executable does; no trace begins so."""
     return _begins_with(path, ELF_MAGIC, b"#!")
 
 
 def _begins_with(path: Path, *magic: bytes) -> bool:
-    """Whether a file begins so; a pipe is not looked at, since it can be read once."""
+    """Whether a file begins with one of these; False for a pipe, which can be read only once."""
     if not path.is_file():
         return False
     try:
@@ -81,7 +81,7 @@ def _begins_with(path: Path, *magic: bytes) -> bool:
 
 
 def formats() -> list[TraceFormat]:
-    """Every format that is read."""
+    """Every format that Octavo reads."""
     return [*trace_formats(), PARQUET_FORMAT]
 
 
@@ -102,12 +102,12 @@ def _uncompressed(name: str) -> str:
 
 
 def check_format(name: str) -> str:
-    """The name of a format that is read."""
+    """The name of a format that Octavo reads. Raises UsageError for another."""
     return choose(name, [known["name"] for known in formats()], "format")
 
 
 def format_to_write(name: str, wanted: str | None) -> str:
-    """The format in which to write `name`: the one that is wanted, or else the name's own."""
+    """The format in which to write `name`: `wanted`, or that of the suffix. Raises UsageError."""
     writable = [known["name"] for known in formats() if known["writes"]]
     if wanted is not None:
         if wanted not in writable and any(known["name"] == wanted for known in formats()):
@@ -126,11 +126,13 @@ def format_to_write(name: str, wanted: str | None) -> str:
         )
     if named:
         raise UsageError(f"format `{named[0]['name']}` is only read, not written.")
-    raise UsageError(f"the suffix of `{name}` is not that of a format: give --to with {_or(writable)}.")
+    raise UsageError(
+        f"the suffix of `{name}` is not that of a format: give --to with {_or(writable)}."
+    )
 
 
 def check_name_to_record(name: str) -> None:
-    """Refuses a name that promises a format, or a compression, that a recording does not have."""
+    """Refuses a name with the suffix of a format or compression that a recording does not have."""
     named = [known["name"] for known in _formats_of(name) if known["writes"]]
     if name.endswith(COMPRESSIONS) or (named and NATIVE not in named):
         raise UsageError(
@@ -144,12 +146,12 @@ def _or(names: Sequence[str]) -> str:
 
 
 def format_among(name: str, format: str | None) -> str | None:
-    """The format of a trace among others to which `format` applies: a synthetic one has its own."""
+    """The `format` for one of several traces; None for a synthetic trace, which has its own."""
     return None if name.startswith(SYNTHETIC) else format
 
 
 def check_applies(format: str | None, names: Sequence[str]) -> None:
-    """Refuses a format of traces that are all synthetic. Raises UsageError."""
+    """Raises UsageError for a format where all traces are synthetic."""
     if format in (None, SYNTHETIC_FORMAT) or not all(name.startswith(SYNTHETIC) for name in names):
         return
     are = f"`{quoted(names[0])}` is a synthetic trace and has"
@@ -201,21 +203,21 @@ def _check_readable(name: str) -> None:
 
 
 def overview_of(name: str) -> TraceOverview | None:
-    """The headers of a native trace's chunks; None for any other file."""
+    """A summary of the chunk headers of a native trace; None for any other file."""
     if name == STANDARD_STREAM or not Path(name).is_file():
         return None
     return trace_overview(name)
 
 
 def manifest_of(name: str, trace: Trace) -> dict[str, Any] | None:
-    """The description of a trace that is not read yet, the last one if there are several."""
+    """The manifest of a trace before its references are read; the last one if it has several."""
     overview = overview_of(name)
     text = overview["manifest"] if overview is not None else None
     return parse_manifest(text or trace.manifest())
 
 
 def parse_manifest(text: str | None) -> dict[str, Any] | None:
-    """A trace's manifest; None where there is none, or nothing that is one."""
+    """A trace's manifest; None where there is none, or where the text is no manifest."""
     if text is None:
         return None
     manifest = json.loads(text)

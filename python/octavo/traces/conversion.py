@@ -32,14 +32,14 @@ LAYOUTS = ("as-traced", "native")
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of a trace that is converted, and at which addresses."""
+    """The part of a trace to convert, and the layout of its addresses."""
 
     process: int | None = None
     """The only process to convert."""
     layout: str = LAYOUTS[0]
-    """One of LAYOUTS: `native` moves addresses to where Linux would have put them."""
+    """One of LAYOUTS; `native` moves mappings to where Linux would have placed them."""
     keep_partial: bool = False
-    """Whether what comes before a fault is kept."""
+    """Whether the part before a fault is kept."""
     sample: Sample | None = None
 
     def for_core(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A trace that was written."""
+    """The result of a conversion."""
 
     format: str
     converted: Converted
@@ -111,7 +111,7 @@ def convert_trace(
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     except Interrupted as interrupted:
-        # Work that had to be left behind, waiting for a pipe, removes nothing.
+        # Work that was abandoned, such as a wait for a pipe, does not remove its file.
         with suppress(OSError):
             Path(target + _UNFINISHED).unlink(missing_ok=True)
         number = interrupted.status - 128
@@ -123,8 +123,8 @@ def _check_is_file(target: str) -> None:
     place = Path(target)
     if place.exists() and not place.is_file() and not place.is_dir():
         raise UsageError(
-            f"`{target}` is a device or a pipe, which a whole trace cannot take the place of; - "
-            "writes to standard output."
+            f"`{target}` is a device or a pipe, which a file cannot replace; - writes to standard "
+            "output."
         )
 
 
@@ -136,9 +136,9 @@ def _check_target(source: str, target: str, *, force: bool) -> None:
     check_new_file(target, force=force, option="OUT")
 
 
-def _about(source: str, layout: str, said: dict[str, Any] | None) -> dict[str, Any]:
-    """The source's own description, with a note that it was converted, and how."""
-    about = {} if said is None else said["about"]
+def _about(source: str, layout: str, manifest: dict[str, Any] | None) -> dict[str, Any]:
+    """The description in the source's manifest, with an entry for this conversion."""
+    about = {} if manifest is None else manifest["about"]
     step = {
         "from": source,
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),

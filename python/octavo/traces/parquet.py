@@ -1,7 +1,7 @@
 """Traces as Parquet: a row for each reference, read and written in batches beside the main thread.
 
 Columns: `kind` (the words of the CSV format, or 0 fetch, 1 load, 2 store, 3 modify), `address`
-(unsigned), and if there are any, `size` in bytes and `thread`. Others are passed over.
+(unsigned), and optionally `size` in bytes and `thread`. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 KINDS = ("fetch", "load", "store", "modify")
 _BATCH_ROWS = 64 * 1024
 _MOST_OF_ARROW = 300
-"""Characters of what Arrow says: it quotes values whole."""
+"""Limit of characters of Arrow's messages, which quote whole values."""
 _WORDS = {
     **{word: code for code, word in enumerate(KINDS)},
     **{letter: code for code, letter in enumerate("ILSM")},
     "R": 1,
     "W": 2,
 }
-"""All that a kind may be called, in lower case and as a capital."""
+"""The spellings of kinds: words in lower case and capital letters."""
 _SCHEMA = pa.schema(
     [
         pa.field("kind", pa.dictionary(pa.int8(), pa.string()), nullable=False),
@@ -46,7 +46,7 @@ _SCHEMA = pa.schema(
 
 
 Column = Any
-"""An Arrow array: the stubs know too little of those of words and of dictionaries."""
+"""An Arrow array; the type stubs are incomplete for arrays of strings and dictionaries."""
 
 
 class _Wrong(Exception):
@@ -73,7 +73,7 @@ def open_parquet(name: str) -> Trace:
 
 
 def _feed(file: pq.ParquetFile, feed: ColumnFeed) -> None:
-    """Gives all rows on, or says why not."""
+    """Passes all rows to the extension, or the error that prevents it."""
     columns = [name for name in _SCHEMA.names if name in file.schema_arrow.names]
     try:
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
@@ -82,7 +82,7 @@ def _feed(file: pq.ParquetFile, feed: ColumnFeed) -> None:
         feed.close()
     except _Wrong as wrong:
         feed.fail(str(wrong))
-    except Exception as error:  # An unread row must not pass for the end.
+    except Exception as error:  # An error must not look like the end of the trace.
         feed.fail(f"cannot be read on: {_sentence(error)}")
     finally:
         file.close()
@@ -110,14 +110,14 @@ def _kinds(column: Column) -> bytes:
 
 
 def _codes(words: Column) -> Column:
-    """The number of each word."""
+    """The code of each word. Raises _Wrong for an unknown word."""
     if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
         raise _Wrong(f"kinds are of type {words.type}: give words, or the numbers 0 to 3")
     known = pa.array(list(_WORDS), words.type)
     found: Column = pc.index_in(words, value_set=known)
     if found.null_count:
         unknown = words.filter(pc.is_null(found)).slice(0, 1)
-        # A word may have any length: no more of it is copied than is shown.
+        # A word may have any length: only the part that is shown is copied.
         shown = pc.utf8_slice_codeunits(unknown, 0, MOST_QUOTED + 1)[0].as_py()
         raise _Wrong(f"`{quoted(shown)}` is not a kind of reference: these are {', '.join(KINDS)}")
     return pc.take(pa.array(_WORDS.values(), pa.uint8()), found)
@@ -139,7 +139,7 @@ def _cast(column: Column, name: str, wanted: pa.DataType) -> Column:
 
 
 def _bytes(column: Column) -> bytes:
-    """The numbers of a column as they lie in memory."""
+    """The buffer of a column of numbers."""
     width = column.type.bit_width // 8
     values = column.buffers()[1]
     if values is None:
@@ -149,7 +149,7 @@ def _bytes(column: Column) -> bytes:
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of what Arrow says; of the system's errors, the system's own words."""
+    """The first line of Arrow's message; for system errors, the system's message."""
     if isinstance(error, OSError) and error.errno is not None:
         return words_of(error)
     text = str(error).strip() or type(error).__name__
@@ -168,8 +168,8 @@ def write_parquet(
     *,
     force: bool,
 ) -> Converted:
-    """Writes what is selected as a Parquet file, whole or not at all: over one that exists with
-    `force` only. Raises OctavoError.
+    """Writes the selected part as a whole Parquet file, or no file; `force` overwrites an existing
+    one. Raises OctavoError.
     """
     written: list[Converted] = []
 
@@ -193,7 +193,7 @@ def write_parquet(
 
 
 class _Drained:
-    """A thread that writes what comes out of a drain."""
+    """A thread that writes the rows of a drain to a file."""
 
     def __init__(self, drain: ColumnDrain, path: Path, about: str) -> None:
         self._error: str | None = None
@@ -201,7 +201,7 @@ class _Drained:
         self._thread.start()
 
     def error(self) -> str | None:
-        """Waits for the end; what went wrong with writing, if anything."""
+        """Waits for the end of writing; returns the error, or None."""
         self._thread.join()
         return self._error
 
@@ -222,7 +222,7 @@ class _Drained:
                 while (columns := drain.next()) is not None:
                     writer.write_batch(_batch(columns, schema))
         except OctavoError:
-            # The conversion failed, and says so itself.
+            # The conversion failed, and reports its own error.
             pass
         except Exception as error:
             self._error = _sentence(error)

@@ -1,4 +1,4 @@
-"""Shrinking a trace to windows of instructions: what to keep, and what error it brings."""
+"""Samples of a trace, windows of its instructions: parsing of the option, and the error."""
 
 import re
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ _SHOWN_PAGE_SIZES = (4096, 16384, 65536, 2 << 20)
 
 @dataclass(frozen=True)
 class Sample:
-    """Which part of a trace to keep."""
+    """The part of a trace to keep."""
 
     fraction: float
-    """Above 0 and below 1."""
+    """The share of instructions, above 0 and below 1."""
     window_instructions: int = DEFAULT_WINDOW_INSTRUCTIONS
     seed: int = 1
 
     def for_core(self) -> tuple[float, int, int]:
-        """As the extension takes it."""
+        """Fraction, window and seed, for the extension."""
         return self.fraction, self.window_instructions, self.seed
 
 
 def parse_sample(text: str) -> Sample:
-    """`10%`, `0.1` or `1/10`, and after it perhaps `,window=1M` and `,seed=7`."""
+    """Parses `10%`, `0.1` or `1/10`, with optional `,window=1M,seed=7`. Raises UsageError."""
     share, *settings = (part.strip() for part in text.split(","))
     window, seed = DEFAULT_WINDOW_INSTRUCTIONS, 1
     for setting in settings:
@@ -45,8 +45,8 @@ def parse_sample(text: str) -> Sample:
     fraction = read_share(share)
     if fraction is None or not 0 < fraction < 1:
         raise UsageError(
-            f"--sample `{quoted(share)}`: give how much to keep, more than nothing and less than "
-            "all: 10%, 0.1 or 1/10; ,window=1M and ,seed=7 may follow."
+            f"--sample `{quoted(share)}`: give the share to keep, above 0 and below 1: 10%, 0.1 or "
+            "1/10; ,window=1M and ,seed=7 may follow."
         )
     return Sample(float(fraction), window, seed)
 
@@ -61,9 +61,9 @@ def read_share(text: str) -> Fraction | None:
 
 
 def sentences_on(statement: dict[str, Any]) -> list[str]:
-    """How a trace was shrunk, in sentences for people.
+    """Sentences about the sample that a trace is, and about its error.
 
-    `statement` is what the extension puts into `Facts.sample`.
+    `statement` is the extension's `Facts.sample`.
     """
     shrunk = [stream for stream in statement.get("streams", []) if stream["instructions"]]
     if not shrunk:
@@ -84,7 +84,7 @@ def sentences_on(statement: dict[str, Any]) -> list[str]:
 
 
 def kept_share(statement: dict[str, Any] | None) -> float:
-    """The share of a trace's instructions that a sample has; 1 where none is stated."""
+    """The share of a trace's instructions that its sample has; 1 for a trace that is no sample."""
     streams = [] if statement is None else statement.get("streams", [])
     whole = sum(stream["instructions"] for stream in streams)
     return sum(stream["kept_instructions"] for stream in streams) / whole if whole else 1.0

@@ -25,14 +25,14 @@ SCHEMA = "octavo/trace/1"
 
 @dataclass(frozen=True, repr=False)
 class TraceInfo(Shown):
-    """A trace, described; plain data throughout."""
+    """The description of a trace, as plain data."""
 
     record: dict[str, Any]
-    """Everything but the processes."""
+    """Everything except the processes."""
     processes: list[dict[str, Any]]
 
     def headline(self) -> str:
-        """The trace, its format, and how much is in it."""
+        """The trace, its format, and the amount of references and instructions."""
         return (
             f"{self.record['trace']}: {self.record['format']}, "
             f"{format_count(self.record['references'])} references, "
@@ -51,10 +51,10 @@ def survey_trace(
     *,
     format: str | None = None,
 ) -> TraceInfo:
-    """Describes a trace: a native one by the headers of its chunks, others by reading them.
+    """Describes a trace: a native one from its chunk headers, another one by reading it.
 
-    For a trace that is cut off or broken, describes the readable part. Raises OctavoError if there
-    is none.
+    For a trace that is cut off or broken, this describes the readable part. Raises OctavoError if
+    there is none.
     """
     trace = open_trace(name, format=format)
     overview = overview_of(name) if format in (None, "native") else None
@@ -78,22 +78,22 @@ def survey_trace(
 
 
 def _record(name: str, survey: Survey, overview: TraceOverview | None) -> dict[str, Any]:
-    said = parse_manifest(survey["manifest"]) or {}
+    manifest = parse_manifest(survey["manifest"]) or {}
     facts = survey["facts"]
     fault = survey["fault"]
     is_cut = overview is not None and not overview["is_whole"]
     return {
         "trace": name,
         "format": facts["format"],
-        "source_format": said.get("source_format", facts["format"]),
+        "source_format": manifest.get("source_format", facts["format"]),
         "exact": facts["exact"],
         "has_instructions": facts["has_instructions"],
         "has_sizes": facts["has_sizes"],
         "physical": facts["physical"],
         "notes": notes_on(facts),
         "sample": sample_of(facts),
-        "written_by": said.get("octavo"),
-        "about": said.get("about") or None,
+        "written_by": manifest.get("octavo"),
+        "about": manifest.get("about") or None,
         "bytes": _stored_bytes(name),
         "state": "cut" if is_cut else "broken" if fault is not None else "whole",
         "whole_bytes": overview["whole_bytes"] if is_cut and overview is not None else None,
@@ -102,7 +102,7 @@ def _record(name: str, survey: Survey, overview: TraceOverview | None) -> dict[s
 
 
 def _stored_bytes(name: str) -> int | None:
-    """The size of a file; None where there is none, or a directory of them."""
+    """The size of a file; None for a directory, and where there is no file."""
     path = Path(name)
     if name == STANDARD_STREAM or not path.is_file():
         return None
@@ -110,7 +110,7 @@ def _stored_bytes(name: str) -> int | None:
 
 
 def _process(stream: SurveyedStream, overview: TraceOverview | None) -> dict[str, Any]:
-    """A process; of one whose executions were left out, the chunks' headers say how many."""
+    """A process; counts come from the chunk headers where executions were not read."""
     counts: dict[str, Any] = dict(stream)
     if overview is not None:
         chunks = [chunk for chunk in overview["streams"] if chunk["stream"] == stream["stream"]]
@@ -121,7 +121,7 @@ def _process(stream: SurveyedStream, overview: TraceOverview | None) -> dict[str
 
 
 def sample_of(facts: Facts) -> Any:
-    """How a trace was shrunk, and what error that brings; None for a whole one."""
+    """The statement on the sample that a trace is, with its error; None for a whole trace."""
     return None if facts["sample"] is None else json.loads(facts["sample"])
 
 
