@@ -1,1 +1,1 @@
-"""Programs run under the tracer, traces replayed or recorded, and the manifest of each."""
+"""Runs of programs under the tracer, replay and recording of traces, and manifests of results."""

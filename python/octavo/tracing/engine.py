@@ -1,5 +1,5 @@
-"""An engine of the extension between its configuration and its result: `octavo curves` and
-`octavo sim`, of a program under the tracer or of traces, from the command line and from Python.
+"""The common part of the engines of `octavo curves` and `octavo sim`: from a configuration to the
+result, for a program under the tracer or for traces, from the command line and from Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EngineResult(Finished, Generic[Configuration, Found]):
 
     configuration: Configuration
     counted: Found
-    """As the extension gave it."""
+    """The counts in the form of the extension."""
 
     @property
     def is_shared(self) -> bool:
@@ -35,27 +35,28 @@ class EngineResult(Finished, Generic[Configuration, Found]):
     @property
     def work(self) -> dict[str, int]:
         """The references and instructions of all processes that were counted."""
-        # Processes that shared machines warmed up together: their own counts include the warm-up.
+        # Counts of processes that share machines include the common warm-up.
         shared: Any = self.counted.get("shared")
         counted: Any = [shared] if isinstance(shared, dict) else self.counted["processes"]
-        return {of: sum(one[of] for one in counted) for of in ("references", "instructions")}
+        units = ("references", "instructions")
+        return {unit: sum(one[unit] for one in counted) for unit in units}
 
     @property
     def main(self) -> int:
-        """The place of the process image that did most."""
+        """The index of the process image with most references."""
         processes = self.counted["processes"]
         return max(range(len(processes)), key=lambda at: processes[at]["references"])
 
 
 @dataclass(frozen=True)
 class Engine(Generic[Configuration, Outcome]):
-    """How an engine is configured, and how its counts become a result."""
+    """An engine: its command, its configuration, and the function that makes its result."""
 
     verb: str
     """The name of its command."""
     configure: Callable[..., Configuration]
     finish: Callable[[Any, Configuration, Circumstances], Outcome]
-    """From the counts that the extension gave."""
+    """Makes the result from the extension's counts."""
 
     def call(
         self,
@@ -67,7 +68,7 @@ class Engine(Generic[Configuration, Outcome]):
         on_progress: OnProgress | None,
         **choices: Any,
     ) -> Outcome:
-        """Runs a program or reads traces, as a call from Python asks for. Raises OctavoError."""
+        """Runs a program or reads traces, for a call from Python. Raises OctavoError."""
         words = [command] if isinstance(command, str) else command
         is_trace = means_traces(
             words,

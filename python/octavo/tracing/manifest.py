@@ -1,4 +1,4 @@
-"""The manifest: what was run, how, on what, and how it ended."""
+"""The manifest of a result: the command, its configuration, the machine, and how the run ended."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Found = TypeVar("Found", "Result", "CurvesResult", "SimResult")
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Facts on the run that a result itself does not hold."""
+    """Facts about a run that its counts do not contain."""
 
     command: Sequence[str]
     program: Path
@@ -54,7 +54,7 @@ class Circumstances:
     configuration: Scope
     interrupted_by: int | None = None
     was_closed: bool = False
-    """Whether `octavo ctl stop` had ended the part that counts when the run ended."""
+    """Whether `octavo ctl stop` had ended the counted part when the run ended."""
     trace: TraceFacts | None = None
     """The trace that was read, if any."""
     recorded_command: Sequence[str] | None = None
@@ -63,14 +63,14 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """The trace that a result was made from, as the manifest describes it."""
+    """The trace from which a result was made."""
 
     record: dict[str, Any]
-    """Its description: the format, whether it is exact, where it came from."""
+    """Its description for the manifest: the format, whether it is exact, its origin."""
     notes: Sequence[str]
     """Notes for readers of the numbers."""
     partial_reason: str | None
-    """Why the recording itself is partial, if it is."""
+    """The reason why the recording itself is partial, if it is."""
 
 
 def signal_name(number: int) -> str:
@@ -102,9 +102,9 @@ def partial_reason(
     by_request: bool = False,
     was_closed: bool = False,
 ) -> str | None:
-    """Why what was traced stops short of the program's own end, and `by_request` of the part that
-    was asked for; None when it does not. Where it `was_closed` before, what ended the program
-    ended nothing that counts.
+    """The reason why the counts end before the program's own end or, `by_request`, before the end
+    of the requested part; None where they do not. If the counted part `was_closed` before, the end
+    of the program is no such reason.
     """
     was_ended = ended["reason"] in ("interrupted", "signalled") or interrupted_by is not None
     if was_closed and was_ended:
@@ -132,14 +132,17 @@ def partial_reason(
     if lost:
         death = seccomp_death(ended["diagnostics"])
         why = f": {death}" if death else ""
-        return f"{len(lost)} process(es) ended without the tracer's last record, the first was {lost[0]}{why}"
+        return (
+            f"{len(lost)} process(es) ended without the tracer's last record, the first was "
+            f"{lost[0]}{why}"
+        )
     if untraced:
         return _untraced_reason(untraced, ended["diagnostics"])
     return None
 
 
 def cautions(manifest: dict[str, Any]) -> list[str]:
-    """Warnings that belong before any number: how the program failed, where counts end."""
+    """Warnings to show before any number: how the program failed, and where counts end."""
     recorded = ((manifest.get("trace") or {}).get("about") or {}).get("exit")
     failure = failure_of(recorded or manifest["exit"])
     sentences = []
@@ -154,7 +157,7 @@ def cautions(manifest: dict[str, Any]) -> list[str]:
 
 
 def failure_of(ended: Exit) -> str | None:
-    """How a program that ended by itself failed, without a full stop; None where it did not."""
+    """The failure of a program that ended by itself, without full stop; None without a failure."""
     if ended["reason"] != "exited" or not ended["code"]:
         return None
     lack = lack_of_room(ended["diagnostics"])
@@ -168,7 +171,7 @@ def warnings(manifest: dict[str, Any]) -> list[str]:
 
 
 def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
-    """The answer, limited to the part that ran where that need not be the whole program."""
+    """The answer, with the words that it is for the part that ran if that may not be the whole."""
     return f"For the part that ran: {answer}" if cautions(manifest) else answer
 
 
@@ -220,7 +223,7 @@ def _replay_status(ended: Exit, interrupted_by: int | None) -> int:
 
 
 def trace_hash(processes: Sequence[ProcessCounts]) -> str:
-    """A name for all the streams of a run: SHA-256 over their hashes, in stream order."""
+    """A hash of all streams of a run: SHA-256 of their hashes, in stream order."""
     import hashlib
 
     joined = "\n".join(process["stream_hash"] for process in processes)
@@ -228,7 +231,7 @@ def trace_hash(processes: Sequence[ProcessCounts]) -> str:
 
 
 def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
-    """Plain data, ready for JSON."""
+    """The manifest as plain data for JSON."""
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]
     recorded_reason = None if facts.trace is None else facts.trace.partial_reason
@@ -279,7 +282,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
 
 
 def _periodic_windows(facts: Circumstances) -> Windows | None:
-    """The windows that the program was traced in, now or when the trace was recorded."""
+    """The periodic windows of this run, or of the recording of its trace."""
     if facts.trace is None:
         return facts.configuration.windows
     options = (facts.trace.record["about"] or {}).get("options") or {}
@@ -288,8 +291,8 @@ def _periodic_windows(facts: Circumstances) -> Windows | None:
 
 
 def subject_of(manifest: dict[str, Any]) -> str:
-    """The program of a run: `/usr/bin/postgres (started by setpriv)` where the first one has
-    executed another in its place, which does the work.
+    """The program of a run; `/usr/bin/postgres (started by setpriv)` where the first program has
+    executed another one in its place.
     """
     first = str(manifest["program"])
     stream, program = 0, first
@@ -301,13 +304,13 @@ def subject_of(manifest: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Finished(Tabular):
-    """A run that is over, whatever it was to find out."""
+    """The result of a finished run, of any engine."""
 
     manifest: dict[str, Any]
 
     @property
     def subject(self) -> str:
-        """The program or trace that it is about: see `subject_of`."""
+        """The program or trace of the run: see `subject_of`."""
         return subject_of(self.manifest)
 
     @property
@@ -318,12 +321,12 @@ class Finished(Tabular):
 
     @property
     def failure(self) -> str | None:
-        """Why Octavo could not do its part, a sentence; None where it could."""
+        """A sentence where Octavo could not do its part; None where it could."""
         if self.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
             return f"{self.manifest['partial_reason']}; the result is partial."
         return None
 
     @property
     def partial(self) -> bool:
-        """Whether the result stops short of the program's own end."""
+        """Whether the counts end before the program's own end."""
         return bool(self.manifest["partial"])

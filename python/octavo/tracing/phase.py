@@ -1,4 +1,4 @@
-"""The part of a live run that counts: from when, and for how long."""
+"""The counted part of a live run: its beginning and its length."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Phase:
     """The part of `--start-after` and `--duration` that is not a number of instructions."""
 
     start_after_seconds: float = 0.0
-    """Since the program's start; infinite where only `octavo ctl PID start` begins it."""
+    """Time from the program's start; infinite where only `octavo ctl PID start` begins to count."""
     duration_seconds: float | None = None
-    """Since the first instruction that counts."""
+    """Time from the first counted instruction."""
     ends_by_instructions: bool = False
-    """`max_instructions` ends the part that counts, and the program as Ctrl-C would."""
+    """Whether `max_instructions` ends the counted part, and the program as Ctrl-C would."""
 
     @property
     def has_end(self) -> bool:
-        """Whether the run ends with the part that counts."""
+        """Whether the run ends with the counted part."""
         return self.ends_by_instructions or self.duration_seconds is not None
 
     def resolved(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def read_span(text: str, option: str) -> tuple[float | None, int | None]:
 def region_of_interest(
     start_after: str | None, duration_text: str | None, *, skip: int, most: int | None
 ) -> tuple[int, int | None, Phase | None]:
-    """The instructions to skip, those to count at most, and the phase, from the options.
+    """The instructions to skip, the most instructions to count, and the phase, from the options.
 
     `skip` and `most` are the values of `--skip-instructions` and `--max-instructions`. Raises
     UsageError.
@@ -109,17 +109,17 @@ class Phased(Protocol):
         """Opens or closes the region of interest, also before the start."""
 
     def end_softly(self) -> None:
-        """Lets the last instruction that may count end the region alone."""
+        """Lets the last counted instruction end the region, but not the program."""
 
     def end_region(self, number: int) -> None:
         """Ends the region for good and sends the program a signal."""
 
 
 class Timer:
-    """Begins and ends the part of a run that counts."""
+    """Begins and ends the counted part of a run."""
 
     def __init__(self, phase: Phase, run: Phased) -> None:
-        """To be made before the run starts."""
+        """Prepares a run that has not started yet."""
         self._phase, self._run = phase, run
         self._began: float | None = None
         self._waits = phase.start_after_seconds > 0
@@ -130,11 +130,11 @@ class Timer:
             run.end_softly()
 
     def patience(self, longest: float) -> float:
-        """How long to wait before the next look, in seconds."""
+        """Seconds to wait before the next call of `look`, at most `longest`."""
         return longest if self._ended else min(longest, _POLL_SECONDS)
 
     def look(self, progress: Progress) -> bool:
-        """Does what is due; says whether the part that counts has just ended."""
+        """Begins or ends the counted part if it is time; returns whether it has just ended."""
         now, length = progress["elapsed_seconds"], self._phase.duration_seconds
         if progress["counting"] and self._began is None:
             self._began, self._waits = now, False

@@ -1,5 +1,5 @@
-"""The program to trace: found, refused before anything runs where it cannot be traced, and named as
-it was started.
+"""The program to trace: finds it, refuses programs that cannot be traced before anything runs, and
+names processes after the name by which it was started.
 """
 
 import os
@@ -25,7 +25,7 @@ _HEAD_BYTES = 256
 _PAGE_BYTES = 4096
 
 _INTERPRETER_DEPTH = 4
-"""The kernel follows no longer chain of #! lines (fs/exec.c)."""
+"""The longest chain of #! lines that the kernel follows (fs/exec.c)."""
 
 
 def find_program(name: str) -> Path:
@@ -45,8 +45,8 @@ def find_program(name: str) -> Path:
 
 
 def words_to_start(command: Sequence[str], program: Path) -> list[str]:
-    """The command line for the tracer of a program that was found. Without PATH, the tracer looks
-    nowhere, so it gets the path.
+    """The command line for the tracer. Without PATH, the tracer cannot find a program by name, so
+    it gets the path.
     """
     first = command[0] if "PATH" in os.environ else str(program)
     return [first, *command[1:]]
@@ -121,10 +121,10 @@ def _check_is_program(path: Path) -> None:
 
 
 def gives_privileges(path: Path) -> bool:
-    """Whether the file's owner, group or capabilities give a process more than it has.
+    """Whether the file's owner, group or capabilities give a process privileges that it lacks.
 
-    Root has all privileges, except those of another user who is to own what the program makes. The
-    tracer decides in the same way about programs that the traced one executes.
+    For root only a set-user-ID program of another user counts, whose files that user would own. The
+    tracer applies the same rule to programs that the traced one executes.
     """
     status = path.stat()
     if status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid():
@@ -144,12 +144,12 @@ def _has_capabilities(path: Path) -> bool:
 
 
 def check_format(program: Path) -> None:
-    """Refuses a program that the kernel could not execute, or a foreign one."""
+    """Refuses a program that the kernel cannot execute, or that is not for x86-64."""
     _check_format(program, program, _INTERPRETER_DEPTH)
 
 
 def _check_format(path: Path, program: Path, depth: int) -> None:
-    """Checks that `path`, the program itself or an interpreter of it, is of our kind."""
+    """Checks `path`, which is `program` itself or an interpreter of it."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -172,7 +172,7 @@ def _check_elf(path: Path, head: bytes) -> None:
             f"`{path}` is a {target} program; Octavo takes 64-bit x86-64 programs only."
         )
     with open_program(path) as file:
-        # The rest of the last page is zeros, so that a file may end a little early.
+        # The kernel fills the last page with zeros, so a file may end within it.
         size = len(file.image) if file is not None else 0
         if file is not None and file.needed_bytes > -(-size // _PAGE_BYTES) * _PAGE_BYTES:
             raise NotExecutable(
@@ -203,8 +203,8 @@ def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> No
 def use_started_name(processes: Sequence[Any], program: str, image: str) -> None:
     """Renames processes whose program is `image`, and their regions of that file, after `program`.
 
-    `image` is the file that `program` leads to. A script is not a link to its interpreter, so nothing
-    is renamed after it.
+    `image` is the target of the symbolic link `program`. A script is no link to its interpreter, so
+    its processes keep their names.
     """
     linked, started = Path(image).name, Path(program).name
     if linked == started:
@@ -223,7 +223,7 @@ def use_started_name(processes: Sequence[Any], program: str, image: str) -> None
 
 
 def with_started_name(progress: P, program: Path) -> P:
-    """The progress of a run of `program`, which is named as it was started."""
+    """The progress of a run, with `program` named as it was started."""
     image, started = str(program.resolve()), str(program)
     names = [started if name == image else name for name in progress["programs"]]
     return cast(P, {**progress, "programs": names})

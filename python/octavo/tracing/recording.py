@@ -1,4 +1,4 @@
-"""`octavo.record`: one call from a command line to a trace; `octavo record` uses it."""
+"""`octavo.record`: runs a program and writes a trace of it; `octavo record` uses it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = "octavo/record/1"
 
 @dataclass(frozen=True, repr=False)
 class RecordedTrace(Shown):
-    """A trace that stands in its file; plain data throughout."""
+    """A recorded trace in its file, as plain data."""
 
     path: str
     about: dict[str, Any]
@@ -60,7 +60,7 @@ class RecordedTrace(Shown):
         return self.bytes / self.references
 
     def headline(self) -> str:
-        """The file, and how much is in it."""
+        """The file, and the amount of references and instructions."""
         return (
             f"{self.path}: {format_count(self.references)} references, "
             f"{format_count(self.instructions)} instructions, {format_bytes(self.bytes)}"
@@ -175,7 +175,7 @@ def _recorded(
         return with_started_name(progress, Path(about["program"]))
 
     def watch(progress: RecordProgress) -> None:
-        """A program whose references are lost need not run on."""
+        """Stops the program once its references cannot be written."""
         if progress["failed"] is not None and not failed:
             failed.append(progress["failed"])
             recording.stop()
@@ -216,7 +216,7 @@ def _recorded(
     except OctavoError as error:
         said = failed[0] if failed else str(error)
         if not is_ours or not _holds_anything(path):
-            # A device or a pipe is not ours to remove.
+            # Only a file of this recording is removed, never a device or a pipe.
             if is_ours and Path(path).is_file():
                 Path(path).unlink(missing_ok=True)
             if interrupted_by is not None and not failed:
@@ -259,7 +259,7 @@ def _end_facts(
 
 
 def _holds_anything(path: str) -> bool:
-    """Whether there are references in what was written."""
+    """Whether the written part of the trace has references."""
     if not Path(path).is_file():
         return False
     with suppress(OctavoError):

@@ -1,4 +1,4 @@
-"""A trace read through some engine, with the result that the program itself would have had."""
+"""Replay of traces through an engine, with the result that the program itself would give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def replay_trace(
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
 ) -> tuple[Found, Circumstances]:
-    """Reads a trace, or several whose processes share a core, to the end, or as far as can be read.
+    """Reads a trace, or several whose processes share a core, to the end or to the first fault.
     Raises OctavoError.
     """
     if scope.phase is not None:
@@ -43,12 +43,12 @@ def replay_trace(
         )
     started_at = datetime.now(timezone.utc)
     check_applies(format, names)
-    of_each = [format_among(name, format) for name in names] if len(names) > 1 else [format]
-    traces = [open_trace(name, format=of) for name, of in zip(names, of_each, strict=True)]
-    all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
-    for name, trace, said in zip(names, traces, all_said, strict=True):
-        _refuse_samples(name, trace.facts(), said)
-    name, said = ", ".join(names), all_said[0]
+    formats = [format_among(name, format) for name in names] if len(names) > 1 else [format]
+    traces = [open_trace(name, format=own) for name, own in zip(names, formats, strict=True)]
+    manifests = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
+    for name, trace, manifest in zip(names, traces, manifests, strict=True):
+        _refuse_samples(name, trace.facts(), manifest)
+    name, manifest = ", ".join(names), manifests[0]
     if (quanta := scope.shared_quanta) is None:
         (trace,) = traces
     else:
@@ -68,11 +68,11 @@ def replay_trace(
     interrupted_by = see_through(run, on_progress, keeps_result=True)
     result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
-    _refuse_samples(name, facts, said)
+    _refuse_samples(name, facts, manifest)
     _refuse_without_instructions(names, facts, result, scope.counts_instructions)
     references = sum(process["references"] for process in result["processes"])
     check_counted(name, references, result["exit"], scope, interrupted_by)
-    about: dict[str, Any] = {} if said is None else said["about"]
+    about: dict[str, Any] = {} if manifest is None else manifest["about"]
     program, image = about.get("program"), about.get("image")
     if isinstance(program, str) and isinstance(image, str):
         use_started_name(result["processes"], program, image)
@@ -84,7 +84,7 @@ def replay_trace(
         valgrind_version=None,
         configuration=scope,
         interrupted_by=interrupted_by,
-        trace=_facts(facts, said, about),
+        trace=_facts(facts, manifest, about),
         recorded_command=about.get("command"),
     )
 
@@ -92,7 +92,9 @@ def replay_trace(
 def _refuse_without_instructions(
     names: Sequence[str], facts: Facts, result: Counted, option: str | None
 ) -> None:
-    """Asked once the trace is read: most formats do not say before."""
+    """Raises CannotRun for an `option` that needs instructions, where a trace has none. Called
+    after reading, as most formats do not show it before.
+    """
     if option is None or facts["has_instructions"]:
         return
     if len(names) == 1 and any(process["instructions"] for process in result["processes"]):
@@ -102,10 +104,10 @@ def _refuse_without_instructions(
     raise CannotRun(f"{option} goes by instructions, and {lack}.")
 
 
-def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> None:
+def _refuse_samples(name: str, facts: Facts, manifest: dict[str, Any] | None) -> None:
     if not facts["samples"]:
         return
-    source = (said or {}).get("source_format", facts["format"])
+    source = (manifest or {}).get("source_format", facts["format"])
     raise CannotRun(
         f"`{name}` holds samples of the references ({source}), a few out of many; how often a TLB "
         "misses cannot be computed from it."
@@ -115,7 +117,7 @@ def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> Non
 def check_counted(
     name: str, references: int, ended: Exit, scope: Scope, interrupted_by: int | None
 ) -> None:
-    """Zero references are not a result. Raises CannotRun, or Interrupted."""
+    """Raises CannotRun, or Interrupted, where no reference was counted."""
     if references:
         return
     if interrupted_by is not None:
@@ -131,10 +133,10 @@ def check_counted(
     raise CannotRun(f"no reference of `{name}` was counted: {why}.")
 
 
-def _facts(facts: Facts, said: dict[str, Any] | None, about: dict[str, Any]) -> TraceFacts:
+def _facts(facts: Facts, manifest: dict[str, Any] | None, about: dict[str, Any]) -> TraceFacts:
     record: dict[str, Any] = {
         **facts,
-        "source_format": facts["format"] if said is None else said["source_format"],
+        "source_format": facts["format"] if manifest is None else manifest["source_format"],
         "sample": sample_of(facts),
         "about": about or None,
     }

@@ -1,4 +1,4 @@
-"""A program run under the tracer through some engine of the extension."""
+"""Runs a program under the tracer through an engine of the extension."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def means_a_trace(
     verb: str = "run",
     several: bool = False,
 ) -> bool:
-    """Whether `command` is a trace, or `several`; refuses options that are not for what it is."""
+    """Whether `command` is a trace, or `several` traces. Raises UsageError for options that do not
+    apply to a trace, or to a program.
+    """
     if not several and not names_a_trace(command, format):
         if format is not None:
             raise UsageError(f"--format is for a trace; give that alone: octavo {verb} TRACE.")
@@ -64,7 +66,9 @@ def means_a_trace(
 
 
 def traces_in_turn(command: Sequence[str], *, processes: str, format: str | None) -> bool:
-    """Whether `command` is several traces; refuses it where it cannot be."""
+    """Whether `command` is several traces. Raises UsageError where `processes` and the command do
+    not fit together.
+    """
     several = len(command) > 1 and all(names_a_trace([word], format) for word in command)
     if several and processes == "apart":
         raise UsageError(
@@ -89,7 +93,9 @@ def means_traces(
     format: str | None,
     **asked: Any,
 ) -> bool:
-    """Whether `command` is a trace, or several; refuses options that are not for what it is."""
+    """Whether `command` is a trace, or several traces. Raises UsageError for options that do not
+    apply to it.
+    """
     choose(processes, get_args(Processes), "--processes")
     several = traces_in_turn(command, processes=processes, format=format)
     return means_a_trace(command, format=format, several=several, **asked)
@@ -105,9 +111,9 @@ def trace_program(
     verb: str = "run",
     document: Callable[[Found, Circumstances], dict[str, Any]] | None = None,
 ) -> tuple[Found, Circumstances]:
-    """Runs a program through an engine; `make_run` lets tests put their own tracer in place.
+    """Runs a program through an engine; `make_run` lets tests replace the tracer.
 
-    `document` makes the document of a snapshot; None where there are none.
+    `document` makes the document of a snapshot; None for an engine without snapshots.
     """
     if not command:
         raise UsageError(f"no program given; write it after the options: octavo {verb} -- PROGRAM.")
@@ -185,7 +191,7 @@ def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) 
 
 
 def _check_counted(result: Counted, scope: Scope) -> None:
-    """Zero references are not a result."""
+    """Raises CannotRun where no reference was counted."""
     if any(process["references"] for process in result["processes"]):
         return
     diagnostics = result["exit"]["diagnostics"]

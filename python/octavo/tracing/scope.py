@@ -1,5 +1,5 @@
-"""The part of a program or trace that counts, how it is followed, and how processes share a core;
-resolved to plain values and checked before anything starts.
+"""The scope of a run: the counted part of a program or trace, how it is traced, and how processes
+share a core. It is resolved to plain values and checked before anything starts.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 Layout = Literal["native", "as-traced"]
 Tracer = Literal["octavo", "lackey"]
 Processes = Literal["apart", "asid", "flush"]
-"""Each process image by itself; or time-sliced, with tagged entries or with flushes."""
+"""Each process image by itself; or processes time-sliced, with tagged entries or with flushes."""
 ALLOCATION_FRAMES = 8
-"""Callers of the allocator that are recorded with a block."""
+"""Callers of the allocator that are recorded with each block."""
 DEFAULT_QUANTUM_INSTRUCTIONS = 10**6
 MOST_INSTRUCTIONS = 1 << 62
-"""The greatest quantum, warm-up or interval."""
+"""The largest quantum, warm-up or interval."""
 _MOST_COUNTED = (1 << 63) - 1
-"""The range of the counters."""
+"""The largest value of a counter."""
 
 SHARED_THREADS_NOTE = "Threads of a process share its TLBs, in the order in which they were traced."
 KERNEL_NOTE = "The kernel's own references and other processes' are not seen."
 SHARED_NOTES = (SHARED_THREADS_NOTE, KERNEL_NOTE)
-"""Limits of every engine; shown wherever numbers are."""
+"""Limits of every engine, shown with every result."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """How a program or a trace is followed, and which part of it counts."""
+    """The way in which a program is traced or a trace is read, and the counted part."""
 
     layout: Layout
     tracer: Tracer
@@ -47,18 +47,16 @@ class Scope:
     max_instructions: int | None
     between_marks: bool
     phase: Phase | None = field(default=None, kw_only=True)
-    """When counting begins and ends by time, of a live run."""
+    """The beginning and end of counting by time, of a live run."""
     windows: Windows | None = field(default=None, kw_only=True)
     """The parts of a live run that are traced; all of it without windows."""
     allocation_frames: int = field(default=0, kw_only=True)
     """Callers recorded with each block that a live run allocates; 0: no blocks are recorded."""
 
     def kernel_seconds(self, processes: Sequence[ProcessCounts]) -> float | None:
-        """The processor time of system calls in the kernel, of what was counted of the processes;
-        None where it is not known.
-        """
+        """Seconds of processor time of system calls in the counted part; None where not known."""
         if self.skip_instructions or self.max_instructions or self.between_marks:
-            # The tracer does not know which part counts.
+            # The tracer does not know the counted part.
             return None
         seconds = [process["kernel_seconds"] for process in processes]
         known = [one for one in seconds if one is not None]
@@ -73,30 +71,28 @@ class Scope:
         return f"{skipped:,} instructions to skip" if skipped else None
 
     def why_nothing(self, otherwise: str) -> str:
-        """Why no reference of a program that ran was counted; `otherwise` where what was asked for
-        does not say.
-        """
+        """The reason why no reference was counted; `otherwise` if the scope gives none."""
         if self.between_marks:
             return "it met no begin mark (--marks wants the marks of octavo.h)"
         return f"it ended within the {self.uncounted}" if self.uncounted else otherwise
 
     @property
     def ends_by_phase(self) -> bool:
-        """Whether a live run ends with the part that counts."""
+        """Whether a live run ends with the counted part."""
         return self.phase is not None and self.phase.has_end
 
     @property
     def shared_quanta(self) -> tuple[int, int] | None:
-        """Instructions of a turn and of a first one, if the processes of traces share a core."""
+        """Instructions of a quantum and of a first one, if the processes of traces share a core."""
         return None
 
     @property
     def counts_instructions(self) -> str | None:
-        """The option that wants a trace to have instructions, if any does."""
+        """The option that needs a trace with instructions, if there is one."""
         return None
 
     def recorded(self) -> dict[str, Any]:
-        """The settings that change what is traced, as the extension takes them."""
+        """The settings that change the traced references, for the extension."""
         return {
             "tracer": self.tracer,
             "follow_children": self.follow_children,
@@ -116,11 +112,11 @@ class Scope:
         }
 
     def phased(self) -> dict[str, Any]:
-        """When counting begins and ends by time, for the manifest; nothing where it does not."""
+        """The phase for the manifest; empty where counting begins and ends by no time."""
         return {} if self.phase is None else {"phase": self.phase.resolved()}
 
     def sha256(self) -> str:
-        """A name for this configuration: the hash of its canonical JSON."""
+        """The hash of the configuration's canonical JSON."""
         import hashlib
 
         text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
@@ -136,11 +132,11 @@ class SharedScope(Scope, ABC):
     """A scope in which the processes of several traces may share a core."""
 
     processes: Processes
-    """Each has TLBs, or a machine, of its own, or all share a core."""
+    """Whether each process has TLBs, or a machine, of its own, or all share a core."""
     quantum_instructions: int
-    """How long a process runs before the next one."""
+    """Instructions that a process runs before the next one."""
     first_quantum_instructions: int
-    """The same of the first turn of each process that exists from the beginning."""
+    """The first quantum of each process that exists from the beginning."""
 
     @property
     def shared_quanta(self) -> tuple[int, int] | None:
@@ -150,7 +146,7 @@ class SharedScope(Scope, ABC):
 
     @property
     def counts_instructions(self) -> str | None:
-        """The option that wants a trace to have instructions, if any does."""
+        """The option that needs a trace with instructions, if there is one."""
         return None if self.processes == "apart" else f"--processes {self.processes}"
 
     @abstractmethod
@@ -172,7 +168,7 @@ def resolve_scope(
     window_warm: int = 0,
     allocations: bool = False,
 ) -> dict[str, Any]:
-    """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
+    """Checks the options of all kinds of runs; returns fields of a `Scope`. Raises UsageError."""
     skip_instructions, max_instructions, phase = region_of_interest(
         start_after, duration, skip=skip_instructions, most=max_instructions
     )
@@ -214,7 +210,7 @@ def resolve_scope(
 def choose_processes(
     processes: str, quantum: int | None, first_quantum: int | None
 ) -> dict[str, Any]:
-    """The fields of a `SharedScope` that a `Scope` has not. Raises UsageError."""
+    """The fields that a `SharedScope` has in addition to a `Scope`. Raises UsageError."""
     choose(processes, get_args(Processes), "--processes")
     for name, given in (("--quantum", quantum), ("--first-quantum", first_quantum)):
         check_range(name, given, 1, MOST_INSTRUCTIONS, "instructions")
@@ -230,7 +226,7 @@ def choose_processes(
 
 
 def time_slicing_note(scope: SharedScope, cores: int = 1) -> str:
-    """How processes share a core, or take turns on several, in a sentence."""
+    """A sentence about how processes share a core, or are scheduled on several cores."""
     quantum, first = scope.quantum_instructions, scope.first_quantum_instructions
     later = "" if first == quantum else f" after a first turn of {first} each"
     how = "share a core round robin" if cores == 1 else "run one at a time, round robin"

@@ -1,4 +1,4 @@
-"""One run under way: waiting, reporting progress, and passing on what the user interrupts.
+"""A running session: waits, reports progress, and passes interrupts to the program.
 
 The first interrupt goes to the program, which gets a few seconds to end as it would; after that,
 or at the second interrupt, it is stopped. All references up to that point are counted.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 GRACE_SECONDS = 5.0
-"""How long an interrupted program may take to end before it is stopped."""
+"""Time for an interrupted program to end before it is stopped."""
 
 
 class Program(Phased, Protocol):
@@ -41,7 +41,7 @@ class Program(Phased, Protocol):
         """Sends a signal to the program and notes that the run was interrupted."""
 
     def note_interrupted(self) -> None:
-        """Notes that the run was interrupted by a signal that the program has got already."""
+        """Notes that the run was interrupted by a signal that the program has already received."""
 
     def stop(self) -> None:
         """Ends the program at once."""
@@ -51,19 +51,20 @@ Found = TypeVar("Found", covariant=True)
 
 
 class Run(Program, Protocol[Found]):
-    """The part of `LiveRun` that is needed; tests put their own in its place."""
+    """The part of `LiveRun` that is used here; tests replace it."""
 
     def snapshot(self) -> Found | None:
-        """A snapshot of the counts; None of an engine without snapshots, or after the end."""
+        """A snapshot of the counts; None for an engine without snapshots, or after the end."""
 
     def result(self) -> Found:
         """The result of a run that has ended."""
 
 
 def terminal_delivers(number: int) -> bool:
-    """Whether the terminal sends this signal to the program as well as to us.
+    """Whether the terminal has also sent this signal to the program.
 
-    Ctrl-C goes to every process of the terminal's foreground group, and the program is in ours.
+    Ctrl-C goes to every process of the terminal's foreground group, in which Octavo and the program
+    are.
     """
     if number != signal.SIGINT:
         return False
@@ -85,9 +86,9 @@ def drive(
     timer: Timer | None = None,
     control: Callable[[int], AbstractContextManager[None]] = lambda pid: nullcontext(),
 ) -> int | None:
-    """Starts the run and sees it to its end; returns the signal that interrupted it, if any.
+    """Starts the run and waits for its end; returns the signal that interrupted it, if any.
 
-    `timer` begins and ends what counts; `control` is entered while the program runs.
+    `timer` begins and ends the counted part; `control` is entered while the program runs.
     """
     with Interrupts() as interrupts:
         pid = run.start()
@@ -101,7 +102,7 @@ def drive(
 
 
 def ended_while_closed(run: Program) -> bool:
-    """Whether `octavo ctl stop` had ended the part that counts when a run ended."""
+    """Whether `octavo ctl stop` had ended the counted part when a run ended."""
     last = run.wait(0.0)
     return not last["counting"] and not last["over"]
 
@@ -116,7 +117,7 @@ def _see_to_end(
 ) -> None:
     deadline: float | None = None
     end_of_grace: float | None = None
-    # At once, as what shows progress may import much while the program starts.
+    # The first report is immediate, so that slow imports happen while the program starts.
     pause = 0.0
     while (progress := run.wait(pause))["running"]:
         on_progress(with_interrupt(progress, interrupts.first))

@@ -1,4 +1,4 @@
-"""Valgrind: where it and our tool are, or the way to get them, and what its messages say."""
+"""Finds Valgrind and Octavo's tool, and interprets Valgrind's messages."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.limits import limit_behind
 
 OLDEST_VERSION = (3, 19)
-"""The version that our tool is written against (Debian 12 ships it)."""
+"""The version for which Octavo's tool is written (that of Debian 12)."""
 
 TOOL_NAME = "octavo-amd64-linux"
 TOOL_DIR_VARIABLE = "OCTAVO_TOOL_DIR"
@@ -29,20 +29,20 @@ _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
 
 @dataclass(frozen=True)
 class Valgrind:
-    """A Valgrind that is there and new enough."""
+    """An installed Valgrind of a sufficient version."""
 
     launcher: Path
-    """The executable: Valgrind's launcher, or our tool, which holds Valgrind's core."""
+    """The executable: Valgrind's launcher, or Octavo's tool, which contains Valgrind's core."""
     version: str
     tool_dir: Path
-    """The private VALGRIND_LIB directory of our tool; of no meaning for Lackey."""
+    """The private VALGRIND_LIB directory of Octavo's tool; not used for Lackey."""
 
 
 def find_valgrind(tracer: str) -> Valgrind:
-    """Our tool, for the tracer "octavo"; the Valgrind on PATH for Lackey, its own tool.
+    """Octavo's tool for the tracer "octavo"; the Valgrind on PATH for Lackey, a tool of Valgrind.
 
     Debian's `valgrind` is a shell script that changes the traced program's environment; the real
-    launcher lies beside it as `valgrind.bin` and is preferred.
+    launcher beside it, `valgrind.bin`, is preferred.
     """
     if tracer == "octavo":
         directory = find_tool_dir()
@@ -68,7 +68,7 @@ def _version_of(launcher: Path) -> str:
     try:
         done = subprocess.run(
             [launcher, "--version"],
-            # Which a launcher sets, and our tool is started without one.
+            # Set here because Octavo's tool is started without the launcher that sets it.
             env={**os.environ, "VALGRIND_LAUNCHER": str(launcher)},
             capture_output=True,
             text=True,
@@ -87,17 +87,15 @@ def _version_of(launcher: Path) -> str:
 
 
 def check_temporary_directory() -> None:
-    """A tool of Valgrind's own writes to TMPDIR, and says little but at length when it cannot."""
+    """Checks TMPDIR, to which Valgrind's own tools write: their error message does not name it."""
     named = os.environ.get("TMPDIR")
     if named and not (Path(named).is_dir() and os.access(named, os.W_OK | os.X_OK)):
         raise CannotRun(f"TMPDIR names `{named}`, which is not a directory that can be written to.")
 
 
 def find_tool_dir() -> Path:
-    """The private VALGRIND_LIB directory that holds our tool.
-
-    `OCTAVO_TOOL_DIR` decides when it is set; otherwise the directory inside the package, then
-    that of a checkout.
+    """The private VALGRIND_LIB directory with Octavo's tool: the one that `OCTAVO_TOOL_DIR` names,
+    else that of the package, else that of a checkout. Raises CannotRun.
     """
     named = os.environ.get(TOOL_DIR_VARIABLE)
     if named:
@@ -119,7 +117,7 @@ def _holds_tool(directory: Path) -> bool:
 def diagnose(diagnostics: str) -> str | None:
     """The cause of a failure, without a full stop; None if Valgrind's message names none.
 
-    The whole of Valgrind's words is in the JSON.
+    The JSON has Valgrind's whole message.
     """
     confined = seccomp_death(diagnostics)
     if confined is not None:
@@ -136,28 +134,28 @@ def diagnose(diagnostics: str) -> str | None:
 
 
 def seccomp_death(diagnostics: str) -> str | None:
-    """Which program died of seccomp, and why that may be the tracer's doing."""
+    """The program that seccomp killed, and why the tracer may be the cause; None without one."""
     confined = _CONFINED.search(_bare(diagnostics))
     return confined[1] if confined else None
 
 
 def lack_of_room(diagnostics: str) -> str | None:
-    """Which program asked for more address space than it has under the tracer, where one did."""
+    """The program that asked for more address space than it has under the tracer, if any."""
     lacking = _LACKS_ROOM.search(_bare(diagnostics))
     return lacking[1] if lacking else None
 
 
 def untraced_program(diagnostics: str) -> tuple[str, str] | None:
-    """The first program that ran untraced, and why."""
+    """The first program that ran untraced, and the reason; None without one."""
     untraced = _UNTRACED.search(_bare(diagnostics))
     return (untraced[1], untraced[2]) if untraced else None
 
 
 def _bare(diagnostics: str) -> str:
-    """The text without the mark that Valgrind puts before each line."""
+    """The text without Valgrind's prefix before each line."""
     return "\n".join(_MARK.sub("", line).strip() for line in diagnostics.splitlines())
 
 
 def first_line(diagnostics: str) -> str | None:
-    """The first line that says anything, for what `diagnose` does not know."""
+    """The first line that is not empty, for messages that `diagnose` does not know."""
     return next((line.rstrip(".") for line in _bare(diagnostics).splitlines() if line), None)

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from octavo.tracing.manifest import Counted
 
 _FEW_INSTRUCTIONS = 1_000_000
-"""In windows of fewer, most misses of a second level are those that fill it again."""
+"""In shorter windows, most misses of a second level are those of refilling it."""
 
 Unit = Literal["instructions", "seconds"]
 _LIMITS: dict[Unit, tuple[str, str]] = {
     "instructions": ("10k", "9000T"),
     "seconds": ("10ms", "250000h"),
 }
-"""The least length of a window, and the most of a window and of a gap. The tracer looks whether a
-window by time begins or ends once a time slice, some milliseconds long.
+"""The least length of a window, and the greatest of a window and of a gap. The tracer checks
+windows by time once per time slice of some milliseconds.
 """
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of `traced`, with a `gap` between each and the next one."""
+    """Windows of length `traced`, with a `gap` after each."""
 
     unit: Unit
     traced: float
     gap: float
     warm: int = 0
-    """How many instructions at the beginning of each window but the first do not count."""
+    """Instructions at the beginning of each window but the first that are not counted."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest and the extension."""
@@ -45,7 +45,7 @@ class Windows:
 
 
 def resolve_windows(window: str | None, warm: int) -> Windows | None:
-    """The windows that `--window` and `--window-warm` ask for, if any. Raises UsageError."""
+    """The windows of `--window` and `--window-warm`, if any. Raises UsageError."""
     if window is None:
         if warm:
             raise UsageError("--window-warm needs --window.")
@@ -59,7 +59,7 @@ def resolve_windows(window: str | None, warm: int) -> Windows | None:
 
 
 def _read(text: str) -> Windows:
-    """`20M/1980M` or `0.1s/10s`: the length of a window, and of the gap after it."""
+    """Parses `20M/1980M` or `0.1s/10s`: the length of a window, and of the gap after it."""
     parts = text.split("/")
     if len(parts) != 2:
         raise UsageError(
@@ -91,10 +91,10 @@ def _read(text: str) -> Windows:
 
 
 def windows_of(result: Counted, windows: Windows | None) -> dict[str, Any] | None:
-    """The windows that a result was counted in, as the manifest has them; None without any.
+    """The windows of a result, for the manifest; None without windows.
 
-    `windows` are periodic ones, for which each count has an interval; None where they were begun
-    and ended by hand.
+    `windows` are periodic ones, with which each count has an interval; None for windows that
+    `octavo ctl` began and ended.
     """
     processes = [process for process in result["processes"] if process.get("windows_total")]
     if not processes:
@@ -128,7 +128,7 @@ def _sum_of_known(numbers: Sequence[int | None]) -> int | None:
 
 
 def _intervals(processes: Sequence[ProcessCounts]) -> list[dict[str, Any]]:
-    """Of each number that windows count, its rate per thousand instructions with its interval."""
+    """For each count of windows, its rate per 1000 instructions with an interval."""
     labels = next((process.get("window_counts") for process in processes), None) or []
     windows = [window for process in processes for window in process["windows"]]
     found = []
@@ -152,10 +152,10 @@ def _intervals(processes: Sequence[ProcessCounts]) -> list[dict[str, Any]]:
 def windows_warning(found: dict[str, Any]) -> str:
     """The share that was traced and an interval, in a sentence."""
     number, executed = found["windows"], found["executed_instructions"]
-    of = "" if executed is None else f" of {format_count(executed)}"
+    whole = "" if executed is None else f" of {format_count(executed)}"
     text = (
         f"WINDOWS: {number} window{'s' if number != 1 else ''} of the execution "
-        f"{'were' if number != 1 else 'was'} traced, {format_count(found['instructions'])}{of} "
+        f"{'were' if number != 1 else 'was'} traced, {format_count(found['instructions'])}{whole} "
         "instructions; counts are those of windows, at whose beginning TLBs are as the window "
         "before left them"
     )
@@ -183,22 +183,22 @@ def windows_warning(found: dict[str, Any]) -> str:
 
 
 def _instructions_each(found: dict[str, Any]) -> float:
-    """The mean of the windows of the process that executed most in them."""
+    """The mean instructions of a window, of the process with most instructions in windows."""
     counts = [[one["instructions"] for one in process["kept"]] for process in found["processes"]]
     most: list[int] = max(counts, key=sum)
     return sum(most) / max(len(most), 1)
 
 
 def traced_share(found: dict[str, Any], kept: float = 1.0) -> float:
-    """The share of the execution in its windows: an upper bound for those by time, which go by more
-    slowly than the gaps. All of it for windows that were begun and ended by hand. `kept` is the
-    share of them in a sample.
+    """The share of the execution in windows: an upper bound for windows by time, in which the
+    program runs more slowly than in gaps. It is all of the execution for windows that `octavo ctl`
+    began and ended. `kept` is the share of the trace in a sample.
     """
     periodic, executed = found["periodic"], found["executed_instructions"]
     if periodic is None:
         return kept
     if executed:
-        # Instructions are those of the sample.
+        # These instructions are already those of the sample.
         return float(found["instructions"] / executed)
     return float(kept * periodic["traced"] / (periodic["traced"] + periodic["gap"]))
 
