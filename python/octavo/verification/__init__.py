@@ -1,1 +1,1 @@
-"""Native measurements of a program under several huge-page settings: what `octavo verify` does."""
+"""`octavo verify`: native measurements of a program under several huge-page settings."""

@@ -1,4 +1,4 @@
-"""`octavo.verify`: one call from a program to the best of several settings."""
+"""`octavo.verify`: measures a program under several settings, and returns the comparison."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from octavo.verification.system_settings import (
 )
 
 _BUSY = 0.25
-"""Load of each processor from which a machine is said to be busy."""
+"""Load per processor above which a machine counts as busy."""
 
 
 @with_checked_names()
@@ -123,7 +123,7 @@ def verify(
 def _chosen(
     found: list[Setting], names: Sequence[str] | None, notes: list[str], *, allow_system: bool
 ) -> list[Setting]:
-    """The settings to compare; adds a note on those that are not."""
+    """The settings to compare; adds a note on settings that are left out."""
     if allow_system:
         return select(found, names)
     left = [setting for setting in found if setting.system]
@@ -141,7 +141,7 @@ def _chosen(
 def _check_predictions(
     document: dict[str, Any], settings: Sequence[Setting], name: str | None
 ) -> None:
-    """Finds out before the runs whether the advice can be read. Raises CannotRun."""
+    """Checks before the runs that the advice can be read. Raises CannotRun."""
     try:
         for setting in settings:
             predicted_gain(document, setting)
@@ -150,7 +150,7 @@ def _check_predictions(
 
 
 def _check_undisturbed(root: Path) -> None:
-    """Raises CannotRun where `as now` would not be as it should."""
+    """Raises CannotRun where another run of octavo has changed settings of the system."""
     if is_being_changed(root):
         raise CannotRun(
             "another `octavo verify --allow-system` is changing system-wide settings; wait until "
@@ -160,7 +160,7 @@ def _check_undisturbed(root: Path) -> None:
 
 
 def _load_notes() -> list[str]:
-    """Says that the machine is busy already."""
+    """A note where the machine is busy already."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= _BUSY * cores:
         return []
@@ -171,10 +171,10 @@ def _load_notes() -> list[str]:
 
 
 def _returned_memory_notes() -> list[str]:
-    """Says what a program that starts later finds, where the host takes free memory back."""
+    """A note on programs that start later, where the host reclaims free memory."""
     try:
         found = load_calibration()
-    except OctavoError:  # octavo run says what is wrong with it
+    except OctavoError:  # `octavo run` reports such a calibration.
         return []
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""Commands of the user that a shell runs beside the program: load, preparation, readiness."""
+"""Runs commands of the user in a shell beside the program: load, preparation, readiness."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from octavo.verification.supervisor import TICK_SECONDS, Tick
 
 _MOST_OUTPUT = 64 << 20
-"""Bytes of output that are read; the last ones, where there are more."""
+"""Limit of bytes of output that are read; of more, the last bytes."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """How a command ended, and what it wrote."""
+    """How a command ended, and its output."""
 
     status: int
     """Negative for the signal that killed it."""
     output: str
-    """Standard output and error, as they came."""
+    """Standard output and error, in the order of writing."""
     seconds: float
 
 
 def run_command(command: str, tick: Tick) -> Said:
-    """Runs a command of the shell to its end; ends it where `tick` raises."""
+    """Runs a shell command to its end, or kills it where `tick` raises."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
@@ -57,20 +57,20 @@ def run_command(command: str, tick: Tick) -> Said:
 
 
 def read_output(descriptor: int) -> str:
-    """The text that was written to a file."""
+    """The text in an output file."""
     size = os.fstat(descriptor).st_size
     at = max(0, size - _MOST_OUTPUT)
     return os.pread(descriptor, size - at, at).decode(errors="replace")
 
 
 def last_line(text: str) -> str:
-    """The last line that says something, for a sentence; empty where none does."""
+    """The last line that is not empty, shortened for a sentence; empty where there is none."""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""
 
 
 def how_it_ended(status: int) -> str:
-    """`status 3`, or the signal that killed it."""
+    """`status 3`, or `signal SIGKILL`, for a sentence about a process that ended."""
     if status >= 0:
         return f"status {status}"
     with suppress(ValueError):

@@ -1,6 +1,6 @@
-"""The measurement: every setting in every round, in random order, until enough is known.
+"""The measurement: runs every setting in every round, in random order.
 
-Each setting is run once beforehand, untimed: that run fills caches and looks at memory closely.
+Each setting is run once before, untimed: that run fills caches and samples memory often.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEFAULT_REPETITIONS = 10
 MOST_REPETITIONS = 10_000
 _READY_POLL_SECONDS = 0.05
 _TERMINATED = (0, 143, -15)
-"""Exit statuses of a server that SIGTERM has ended: as it likes, or as the JVM or the kernel do."""
+"""Exit statuses of a server after SIGTERM: its own, that of the JVM, and that of the kernel."""
 _SEED = 1
 _PORT = "port:"
 _NO_COMMAND = 127
@@ -46,26 +46,26 @@ _NO_COMMAND = 127
 
 @dataclass(frozen=True)
 class Plan:
-    """The program to run, and for how long."""
+    """The program to run, its metric, and the limits of the measurement."""
 
     command: Sequence[str]
     metric: Metric
     repetitions: int = DEFAULT_REPETITIONS
     """Rounds, unless time runs out."""
     seconds: float | None = None
-    """No round begins that would probably end after so long."""
+    """No round begins that would probably end after this time."""
     ready: str | None = None
-    """A command that succeeds, or `port:N` that is open, once a server is ready; None: once it
-    listens."""
+    """A command that succeeds when a server is ready, or a `port:N` that is then open; None: the
+    server is ready when it listens."""
     ready_seconds: float = 60.0
-    """How long a server may take to be ready."""
+    """Time limit for a server to be ready."""
     stop_seconds: float = 30.0
-    """How long a server may take to end after SIGTERM."""
+    """Time limit for a server to end after SIGTERM."""
     prepare: str | None = None
     """A command to run once a server is ready, before it is measured."""
     environment: Mapping[str, str] = field(default_factory=inherited_environment)
     root: Path = Path("/")
-    """Where sysfs is found."""
+    """The directory in which sysfs is."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Run:
     value: float | None
     """The metric; None where the run does not count."""
     failure: str | None
-    """Why it does not count."""
+    """The reason why the run does not count."""
     seconds: float
-    """How long all of it took."""
+    """The duration of the whole run."""
     ended: Ended | None = None
     name: str | None = None
     """The name of the metric, where the format of the output is known."""
     others: int = 0
-    """Numbers in the output that the metric passed over."""
+    """Other numbers in the output that match the metric."""
 
 
 @dataclass
@@ -93,9 +93,9 @@ class Measured:
     look: Run | None = None
     """The untimed run."""
     runs: list[Run] = field(default_factory=list)
-    """One of each round."""
+    """One run of each round."""
     dropped: str | None = None
-    """Why it is not measured."""
+    """The reason why the setting is not measured."""
 
     @property
     def values(self) -> list[float | None]:
@@ -103,7 +103,7 @@ class Measured:
         return [run.value for run in self.runs]
 
     def failures(self) -> dict[str, int]:
-        """Why runs did not count, and how often."""
+        """The reasons why runs did not count, each with the number of runs."""
         found: dict[str, int] = {}
         for run in ([self.look] if self.look else []) + self.runs:
             if run.failure is not None:
@@ -116,31 +116,31 @@ class Experiment:
     """Everything that was measured."""
 
     measured: list[Measured]
-    """As now first."""
+    """The settings; `as now` is first."""
     rounds: int = 0
-    """Rounds that were finished."""
+    """Finished rounds."""
     seconds: float = 0.0
     interrupted_by: int | None = None
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is."""
+    """The progress of a measurement."""
 
     setting: str
     round: int
-    """0: the runs beforehand."""
+    """The round; 0 for the runs before the first round."""
     rounds: int | None
-    """None where only time ends it."""
+    """The number of rounds; None where only time limits it."""
     rounds_needed: int
-    """The fewest that separate a difference of so many settings from noise."""
+    """The fewest rounds that can separate a difference between this many settings from noise."""
     elapsed_seconds: float
     left_seconds: float | None
-    """None where nothing is known yet."""
+    """The estimated remaining time; None before the first run has ended."""
 
 
 class _Stop(Exception):
-    """An interrupt: what was measured until now is kept."""
+    """An interrupt: finished rounds are kept."""
 
 
 class _Failed(Exception):
@@ -169,8 +169,8 @@ class Experimenter:
         self._round_began = 0.0
 
     def run(self) -> Experiment:
-        """All runs, or those until an interrupt. Raises CannotRun where the program does not run as
-        it is.
+        """Does all runs, or the runs until an interrupt. Raises CannotRun where the program does
+        not run as it is.
         """
         found = self._found
         try:
@@ -210,13 +210,13 @@ class Experimenter:
             done: list[tuple[Measured, Run]] = []
             for measured in order:
                 done.append((measured, self._one(measured.setting, is_timed=True)))
-            # An unfinished round has no partner for each of its values.
+            # Only finished rounds are kept, as values are compared within a round.
             found.rounds += 1
             for measured, run in done:
                 measured.runs.append(run)
 
     def _is_late(self) -> bool:
-        """Whether the next round would probably end after the time given."""
+        """Whether the next round would probably end after the time limit."""
         if self._plan.seconds is None:
             return False
         now = time.monotonic()
@@ -241,11 +241,11 @@ class Experimenter:
         )
 
     def _settings(self) -> int:
-        """How many are measured."""
+        """The number of settings that are measured."""
         return sum(measured.dropped is None for measured in self._found.measured)
 
     def _left(self, elapsed: float) -> float | None:
-        """An estimate of the seconds to go, from the runs until now."""
+        """An estimate of the remaining seconds, from the runs so far."""
         plan = self._plan
         left: float | None = None
         if self._done:
@@ -272,15 +272,15 @@ class Experimenter:
             seconds = time.monotonic() - began
             run = Run(reading.value, None, seconds, ended, reading.name, reading.others)
         finally:
-            # After an interrupt, too.
+            # Also after an interrupt.
             self._restore_text(setting, ended)
         self._done += 1
         return run
 
     def _restore_text(self, setting: Setting, ended: Ended | None) -> None:
-        """Reads the text that a setting had in huge pages in small ones, which the next run is to
-        have, unless the program as it is had as much of it in huge pages. A run that `ended`
-        without a look at its memory, or not at all, may have had more of it.
+        """Reads the text that a setting put into huge pages back into small pages for the next run,
+        unless the program as it is has as much text in huge pages. The amount of a run that did not
+        end, or whose memory was not sampled, counts as larger.
         """
         file = file_read_ahead(setting.prefix)
         if file is None:
@@ -311,7 +311,7 @@ class Experimenter:
                 program.abort()
 
     def _batch(self, program: Supervised, output: int) -> tuple[Ended, Reading]:
-        """A program that ends by itself."""
+        """Runs a program that ends by itself."""
         metric = self._plan.metric
         seconds = program.wait(self._tick)
         ended = program.finish(self._tick)
@@ -325,7 +325,7 @@ class Experimenter:
         return ended, _number(metric, text)
 
     def _serve(self, program: Supervised, output: int) -> tuple[Ended, Reading]:
-        """A program that waits for requests: made ready, measured and ended."""
+        """Runs a server: waits until it is ready, measures it, and ends it."""
         plan = self._plan
         assert plan.metric.command is not None
         self._await_ready(program, output)
@@ -352,7 +352,7 @@ class Experimenter:
 
     def _command(self, command: str, what: str, program: Supervised, output: int) -> Said:
         def tick() -> None:
-            """Gives up with the server, for which a command may wait for ever."""
+            """Raises where the server has ended, for which a command might wait for ever."""
             self._tick()
             self._check_running(program, output)
 
@@ -389,7 +389,7 @@ class Experimenter:
         return status == 0
 
     def _check_running(self, program: Supervised, output: int) -> None:
-        """A server that has ended does not count."""
+        """Raises _Failed where the server has ended."""
         if not program.is_running():
             status = program.finish(self._tick).status
             how = f"the server ended by itself with {how_it_ended(status)}"
@@ -407,7 +407,7 @@ def check_ready(ready: str) -> None:
 
 
 def _cpu_seconds(program: Supervised) -> float:
-    """The processor time of all of its processes until now."""
+    """The processor time of all processes of a program so far."""
     return sum(map(cpu_seconds, program.processes()))
 
 
@@ -419,7 +419,7 @@ def _number(metric: Metric, text: str) -> Reading:
 
 
 def _with_output(sentence: str, output: str) -> str:
-    """The sentence with the last line of an output, where there is one."""
+    """The sentence with the last line of the output, if there is one."""
     last = last_line(output)
     return f"{sentence} (its last line: {last})" if last else sentence
 

@@ -22,11 +22,11 @@ _FRAME = (1 << 55) - 1
 _TAIL, _ANONYMOUS, _COMPOUND_HEAD, _HUGETLB = 1 << 16, 1 << 12, 1 << 15, 1 << 17
 _ENTRY_BYTES = 8
 _AT_ONCE = 1 << 16
-"""Pages that are read at once."""
+"""Entries of the page table that are read at once."""
 
 
 class Folios:
-    """Reads page tables; `is_readable` says whether this user may."""
+    """Reads page tables, if this user may (`is_readable`)."""
 
     def __init__(self) -> None:
         self._flags = -1
@@ -41,7 +41,7 @@ class Folios:
     def smaller_bytes(self, pid: int, mappings: Iterable[Mapping]) -> Counter[int]:
         """Bytes in pages larger than 4 KiB and smaller than 2 MiB, by their size.
 
-        Of a folio that is mapped in part only, the part counts.
+        For a folio that is partly mapped, the mapped part counts.
         """
         found: Counter[int] = Counter()
         try:
@@ -59,7 +59,7 @@ class Folios:
         return found
 
     def _count(self, found: Counter[int], frames: Iterable[int]) -> None:
-        """Adds up the folios of frames, in order of address."""
+        """Adds the bytes of folios to `found`; `frames` are in order of virtual address."""
         length = 0
         for frame, flags in self._with_flags(frames):
             if flags & _TAIL and length:
@@ -71,7 +71,7 @@ class Folios:
         _add(found, length)
 
     def _with_flags(self, frames: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Each frame with its flags, read for neighbours together."""
+        """Each frame with its flags, which are read together for adjacent frames."""
         for first, count in _runs(frames):
             data = os.pread(self._flags, _ENTRY_BYTES * count, _ENTRY_BYTES * first)
             entries = struct.unpack(f"<{len(data) // _ENTRY_BYTES}Q", data)
@@ -87,7 +87,7 @@ def _add(found: Counter[int], pages: int) -> None:
 
 
 def _frames(pagemap: int, mapping: Mapping) -> Iterator[int]:
-    """The frames of the pages that are present; -1 between those that are not neighbours."""
+    """The frames of a mapping's pages; -1 for a page that is not present."""
     first, end = mapping.start // BASE_PAGE, mapping.end // BASE_PAGE
     for start in range(first, end, _AT_ONCE):
         count = min(_AT_ONCE, end - start)
@@ -97,7 +97,7 @@ def _frames(pagemap: int, mapping: Mapping) -> Iterator[int]:
 
 
 def _runs(frames: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """First frame and length of each run of neighbouring frames."""
+    """First frame and length of each run of adjacent frames."""
     first = length = 0
     for frame in frames:
         if length and frame == first + length:

@@ -1,4 +1,4 @@
-"""Memory of several processes together: resident bytes and bytes in huge pages, by region."""
+"""The memory of several processes: resident bytes and bytes in huge pages, by region."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from octavo.base.smaps import Mapping
 
 KINDS = ("anonymous", "shared", "file", "hugetlb")
-"""Of huge pages: private memory, shared memory, cached files, and the reserved pool."""
+"""Kinds of huge pages: private memory, shared memory, cached files, and the reserved pool."""
 
 _NAMES = {"": "anonymous", "/anon_hugepage (deleted)": "anonymous, pages of hugetlbfs"}
-"""Of regions whose mappings have no name, or one that only the kernel knows (`MAP_HUGETLB`)."""
+"""Names for mappings without a name, or with one that only the kernel uses (`MAP_HUGETLB`)."""
 
 
 @dataclass
 class Region:
-    """Mappings of one name, of all processes together; anonymous ones by address."""
+    """The mappings of one name in all processes; anonymous mappings are grouped by address."""
 
     name: str
     start: int
     """The lowest address, in any process."""
     resident_bytes: int
-    """Proportional to the users of each page, so that shared pages count once; with hugetlb."""
+    """Bytes in memory, with hugetlb; each page is divided by its users, so that it counts once."""
     huge_bytes: int
 
     def record(self) -> dict[str, Any]:
@@ -39,14 +39,14 @@ class Region:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of several processes together; pages that they share count once."""
+    """The memory of several processes; pages that they share count once."""
 
     resident_bytes: int
-    """Pages in memory, those of hugetlbfs included."""
+    """Bytes in memory, with hugetlbfs."""
     huge_bytes: dict[str, int]
     """Bytes in huge pages, for every kind of KINDS."""
     regions: tuple[Region, ...]
-    """The largest first."""
+    """In descending order of resident bytes."""
 
     @property
     def all_huge_bytes(self) -> int:
@@ -55,7 +55,7 @@ class Memory:
 
 
 def memory_of(processes: Iterable[Sequence[Mapping]]) -> Memory:
-    """Adds the mappings of several processes up."""
+    """Sums the mappings of several processes."""
     proportional = 0
     huge = dict.fromkeys(KINDS, 0)
     shared: dict[tuple[str, str, object], int] = {}
@@ -63,7 +63,7 @@ def memory_of(processes: Iterable[Sequence[Mapping]]) -> Memory:
     for mappings in processes:
         for mapping in _joined(mappings):
             proportional += mapping.proportional_bytes
-            # Anonymous ones by their address.
+            # Anonymous mappings are grouped by address.
             groups[mapping.name, 0 if mapping.name else mapping.start].append(mapping)
             for kind, size in mapping.huge_bytes.items():
                 if kind == "anonymous" or mapping.source is None:
@@ -78,7 +78,7 @@ def memory_of(processes: Iterable[Sequence[Mapping]]) -> Memory:
 
 
 def _joined(mappings: Sequence[Mapping]) -> list[Mapping]:
-    """Anonymous neighbours made one: the kernel splits them where their flags differ."""
+    """Joins adjacent anonymous mappings, which the kernel splits where their flags differ."""
     joined: list[Mapping] = []
     for mapping in mappings:
         last = joined[-1] if joined else None
@@ -106,7 +106,7 @@ def _joined(mappings: Sequence[Mapping]) -> list[Mapping]:
 
 
 def _region(members: Sequence[Mapping]) -> Region:
-    """One region of the mappings that belong to it, in one process or in several."""
+    """The region of mappings that belong together, in one process or in several."""
     anonymous = sum(member.huge_bytes.get("anonymous", 0) for member in members)
     others: dict[tuple[str, object], int] = {}
     for number, member in enumerate(members):

@@ -33,11 +33,11 @@ KNOWN: tuple[tuple[str, str], ...] = (
     ("transactions per second", rf"transactions:\s+[0-9]+\s+\({_NUMBER} per sec"),
     ("operations per second", rf"\[OVERALL\], Throughput\(ops/sec\), {_NUMBER}"),
 )
-"""Rates in the output of redis-benchmark, pgbench, wrk and hey, ab, h2load, memtier_benchmark,
-sysbench and YCSB: a name and the expression. The first that is found counts."""
+"""Names and expressions of rates in the output of redis-benchmark, pgbench, wrk and hey, ab,
+h2load, memtier_benchmark, sysbench and YCSB. The first expression that matches counts."""
 
 SEARCH_SECONDS = 5
-"""Of the search of a user's expression in the output of a run, at most."""
+"""Time limit of the search for a user's expression in the output of a run."""
 _SEARCH = """
 import json, re, sys
 text, output = json.load(sys.stdin)
@@ -61,11 +61,11 @@ class Metric:
 
     source: Source
     command: str | None = None
-    """The command of the shell that puts load on the program, which is a server then."""
+    """The shell command that puts load on the program; with one, the program is a server."""
     pattern: re.Pattern[str] | None = None
-    """Finds the number in the output; None: the formats of KNOWN, or a number alone."""
+    """The expression for the number in the output; None: a format of KNOWN, or a number alone."""
     better: Better | None = None
-    """None: higher where the output has a known format."""
+    """The better direction; None: higher, if the output has a known format."""
 
     @property
     def is_of_server(self) -> bool:
@@ -74,7 +74,7 @@ class Metric:
 
     @property
     def captures(self) -> bool:
-        """Whether the program's output is read, and not the user's to see."""
+        """Whether the program's output is read here and not shown to the user."""
         return self.source == "output" or self.is_of_server
 
     @property
@@ -93,12 +93,12 @@ class Metric:
 
     @property
     def is_time(self) -> bool:
-        """Whether the number is one of seconds that Octavo measured."""
+        """Whether the number is a time in seconds, measured by Octavo."""
         return self.source in ("time", "cpu", "command-time", "command-cpu")
 
 
 def _words(pattern: str) -> str:
-    """`requests per second` of an expression such as `([0-9.]+) requests per second`."""
+    """The words of an expression: `([0-9.]+) requests per second` → `requests per second`."""
     words = re.sub(r"\\[a-zA-Z]|[^\w\s/%-]", " ", _GROUP.sub(" ", pattern))
     found = " ".join(words.split())
     return found if re.search("[A-Za-z]", found) else f"`{pattern}`"
@@ -112,11 +112,11 @@ class Reading:
     name: str | None = None
     """Its name, where the format is known."""
     others: int = 0
-    """Different numbers that were found before it, which do not count."""
+    """The number of different matches before it, which do not count."""
 
 
 def parse_metric(given: Sequence[str], better: str | None) -> Metric:
-    """The metric of `--metric`, which may name a command and an expression for its output.
+    """The metric of the values of `--metric`, such as a command and an expression for its output.
 
     Raises UsageError.
     """
@@ -143,7 +143,7 @@ _TIMES: dict[str, tuple[Source, Source]] = {
     "time": ("time", "command-time"),
     "cpu": ("cpu", "command-cpu"),
 }
-"""Sources of times: of the program, and against a server."""
+"""Sources of times: for the program itself, and for a command against a server."""
 
 
 def _assemble(parts: dict[str, str], better: Better | None) -> Metric:
@@ -176,7 +176,9 @@ def _compile(text: str) -> re.Pattern[str]:
 
 
 def _direction(pattern: str, better: Better | None) -> Better:
-    """Of an expression: as given, or by words such as `per second` and `latency` in it."""
+    """The better direction of an expression: as given, or by words in it such as `per second` and
+    `latency`.
+    """
     if better is not None:
         return better
     if _RATE.search(pattern):
@@ -231,15 +233,15 @@ def _numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> list[float] | st
 
 
 def _number(text: str) -> float | None:
-    """A plain number in decimal, and finite."""
+    """A finite decimal number; None for other texts."""
     text = text.strip()
     value = float(text) if _PLAIN.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None
 
 
 def _searched(pattern: re.Pattern[str], output: str) -> list[str] | str:
-    """The matches of a user's expression, or a sentence where the search takes too long. It is in
-    another process: nothing else ends the search of an expression such as `(x+x+)+y`.
+    """The matches of a user's expression, or a sentence where the search takes too long. Another
+    process searches, as only that can be ended during an expression such as `(x+x+)+y`.
     """
     try:
         done = subprocess.run(

@@ -1,5 +1,5 @@
-"""The outcome of a measurement: a median and an interval for each setting, the gain that an earlier
-run expected, and the decision.
+"""The outcome of a measurement: a median and an interval for each setting, the gain predicted by an
+earlier run, and the decision.
 """
 
 from __future__ import annotations
@@ -35,31 +35,30 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/verify/1"
 
 _SMALLEST_SHARE = 0.0005
-"""Changes of memory below it are none."""
+"""Least change of memory that is mentioned."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One setting, with figures."""
+    """The figures of one setting."""
 
     measured: Measured
     metric: Interval | None
-    """Of the metric's values; None where no run counts."""
+    """The metric; None where no run counts."""
     ratio: Interval | None
-    """Of the metric over that of the same round as now; None for as now itself."""
+    """The metric over that of `as now` in the same round; None for `as now` itself."""
     gain: Interval | None
-    """The share of time that it saves: 1 - ratio for times, 1 - 1/ratio for rates. Below 0 it
-    takes longer."""
+    """The share of time saved: 1 - ratio for times, 1 - 1/ratio for rates; negative for a loss."""
     peak_resident_bytes: int | None
-    """The most of all runs; None where none could be looked at."""
+    """The most of all runs; None where no run's memory was sampled."""
     huge_bytes: dict[str, int]
     """The most of all runs, by kind."""
     smaller_bytes: dict[int, int]
-    """The same in pages of sizes below 2 MiB."""
+    """The most of all runs in pages larger than 4 KiB and smaller than 2 MiB, by page size."""
     smaller_of_system: bool
-    """Whether that is of the whole system, and not of the program's processes."""
+    """Whether `smaller_bytes` is of the whole system, and not of the program's processes."""
     minor_faults: float | None
-    """Of a run, the median."""
+    """The median over runs."""
     major_faults: float | None
     prediction: Prediction | None
 
@@ -70,12 +69,12 @@ class Summary:
 
     @property
     def all_huge_bytes(self) -> int:
-        """In huge pages of 2 MiB and more."""
+        """Bytes in huge pages of 2 MiB and more."""
         return sum(self.huge_bytes.values())
 
     @property
     def lacks_huge_pages(self) -> bool:
-        """Whether the setting is to give 2 MiB pages, and no run was seen with any."""
+        """Whether the setting should give 2 MiB pages, but no run was seen with any."""
         gives = self.measured.setting.page_size == PMD_PAGE
         return gives and self.peak_resident_bytes is not None and not self.all_huge_bytes
 
@@ -90,20 +89,20 @@ class Summary:
 
 @dataclass(frozen=True)
 class Decision:
-    """Which setting is best."""
+    """The best setting, and the comparison of the others with it."""
 
     best: Summary
-    """The setting with the largest gain beyond noise; as now where none has one."""
+    """The setting with the largest gain beyond noise; `as now` where no setting has one."""
     beyond_noise: bool
     """Whether the interval of its gain excludes 0."""
     as_good: tuple[str, ...]
     """Settings that gain beyond noise and do not differ from the best one beyond noise."""
     closest: Summary | None
-    """Without a gain beyond noise: the setting with the largest median gain."""
+    """The setting with the largest median gain, where none gains beyond noise."""
     worse: tuple[str, ...]
     """Settings that lose beyond noise."""
     level: float
-    """Coverage that each interval needs for all of them to hold at once."""
+    """Coverage that each interval needs for all intervals to hold at once."""
     rounds_needed: int
     """The fewest rounds with which a difference can be significant at that level."""
 
@@ -118,11 +117,11 @@ class Outcome(Tabular):
     metric_name: str
     """`wall time`, `requests per second`, or the metric in the user's words."""
     summaries: tuple[Summary, ...]
-    """As now first."""
+    """The settings; `as now` is first."""
     decision: Decision
     notes: tuple[str, ...]
     about: dict[str, Any]
-    """When and where it was made."""
+    """The date, the machine, and versions of software."""
 
     @property
     def level(self) -> float:
@@ -130,17 +129,17 @@ class Outcome(Tabular):
         return self.decision.level
 
     def table(self) -> pa.Table:
-        """A row for each setting: the metric, and what it saves, with intervals."""
+        """A row for each setting: the metric and the gain, with intervals."""
         return arrow_table([_row(summary) for summary in self.summaries], _COLUMNS)
 
     def headline(self) -> str:
-        """The program, the metric, and how often it was measured."""
+        """The program, the metric, and the number of rounds."""
         from octavo.verification.view import headline
 
         return headline(self)
 
     def conclusion(self) -> str:
-        """Which setting is best."""
+        """The decision, in a sentence or two."""
         return decision_text(self)
 
     def document(self) -> dict[str, Any]:
@@ -194,12 +193,12 @@ _COLUMNS = {
 
 
 def _row(summary: Summary) -> dict[str, Any]:
-    found = {"metric": summary.metric, "gain": summary.gain}
+    intervals = {"metric": summary.metric, "gain": summary.gain}
     return {
         "setting": summary.name,
         **{
-            f"{name}_{end}": None if of is None else getattr(of, end)
-            for name, of in found.items()
+            f"{name}_{end}": None if interval is None else getattr(interval, end)
+            for name, interval in intervals.items()
             for end in _ENDS
         },
         "peak_resident_bytes": summary.peak_resident_bytes,
@@ -249,7 +248,7 @@ def conclude(
     document: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> Outcome:
-    """Computes every figure. `experiment` has at least one run as now that counts."""
+    """Computes every figure. `experiment` has at least one run of `as now` that counts."""
     measured = experiment.measured
     compared = sum(one.dropped is None for one in measured) - 1
     level = level_of_each(compared)
@@ -313,7 +312,7 @@ def _summary(
 
 
 def _gain(ratio: float, better: Better) -> float:
-    """The share of time saved, of a ratio of times or of rates."""
+    """The share of time saved, from a ratio of times or of rates."""
     return 1 - ratio if better == "lower" else 1 - 1 / ratio
 
 
@@ -388,7 +387,7 @@ def decision_text(outcome: Outcome) -> str:
 
 
 def _time_needed(outcome: Outcome) -> str:
-    """An estimate: the runs beforehand take as long as a round."""
+    """An estimate of the time for enough rounds; the untimed runs count as a round."""
     experiment = outcome.experiment
     each = experiment.seconds / (experiment.rounds + 1)
     return format_duration(each * (outcome.decision.rounds_needed + 1))
@@ -457,18 +456,18 @@ class Prediction:
     """The share of time that larger pages are expected to save."""
 
     page_size: int
-    """Bytes of the pages that it is about."""
+    """Size in bytes of the larger pages."""
     low: float
     expected: float
     high: float
     of: Literal["setting", "data"]
-    """Of the memory that the setting reaches, or of all data, where the result does not say what
-    it reaches."""
+    """Whether the gain is that of the memory that the setting reaches, or of all data, where the
+    result does not show what the setting reaches."""
 
 
 def predicted_gain(document: dict[str, Any], setting: Setting | None = None) -> Prediction | None:
-    """The expected gain of larger pages by a setting, or for the program's data; None where none is
-    stated.
+    """The gain predicted for a setting, or for larger pages for the program's data; None where the
+    result has none.
     """
     items = [one for one in document.get("advice", []) if one.get("scope") in ("program", "region")]
     for item in items:

@@ -5,8 +5,8 @@ So the k-th smallest and the k-th largest enclose the median with probability
 1 - 2 P(Binomial(n, 1/2) < k), whatever the distribution (at least that where values can be equal).
 Reference: W. J. Conover, Practical Nonparametric Statistics, section 3.2.
 
-Settings are compared by the ratios of values that were measured in the same round, so that what
-slows the machine down for some minutes cancels.
+Settings are compared by the ratios of values that were measured in the same round, so that a
+slowdown of the machine for some minutes cancels out.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Interval:
     low: float
     high: float
     coverage: float
-    """Probability with which an interval made this way encloses the distribution's median: 0 for
-    one value."""
+    """Probability that such an interval encloses the median of the distribution; 0 for one value.
+    """
     values: int
-    """How many values it was made of."""
+    """The number of values."""
 
 
 def coverage_of(values: int, rank: int) -> float:
-    """Probability that the `rank`-th smallest and largest of so many values enclose the median."""
+    """Probability that the `rank`-th smallest and largest of `values` values enclose the median."""
     outside = 2 * sum(comb(values, below) for below in range(rank))
     return float(1 - outside / (1 << values))
 
 
 def median_interval(values: Iterable[float], level: float = LEVEL) -> Interval | None:
-    """The narrowest interval of that coverage; the widest there is where values are too few.
+    """The narrowest interval with this coverage; the widest possible one for too few values.
 
     None where there are no values.
     """
@@ -67,18 +67,18 @@ def median_interval(values: Iterable[float], level: float = LEVEL) -> Interval |
 
 
 def ratios(values: Sequence[float | None], baseline: Sequence[float | None]) -> list[float]:
-    """The ratios of the rounds in which both were measured and neither is 0."""
+    """The ratios of rounds in which both values were measured and neither is 0."""
     pairs = zip(values, baseline, strict=True)
     return [value / base for value, base in pairs if value and base]
 
 
 def level_of_each(comparisons: int) -> float:
-    """The coverage that each of several intervals needs for all to hold at once (Bonferroni)."""
+    """The coverage that each of several intervals needs, for all to hold at once (Bonferroni)."""
     return 1 - (1 - LEVEL) / max(comparisons, 1)
 
 
 def values_needed(level: float) -> int:
-    """The fewest values whose smallest and largest enclose the median with that probability."""
+    """The fewest values whose extremes enclose the median with probability `level`."""
     count = 1
     while coverage_of(count, 1) < level:
         count += 1

@@ -1,9 +1,9 @@
 """One native run: a supervisor process starts the program, watches its memory and ends it.
 
 The supervisor is a fork of Octavo with a session of its own, and the subreaper of the program's
-processes, so that exactly its descendants are the program's, daemons included. It reads their
-`smaps` while Octavo waits for the program and does nothing else: so times are not disturbed by the
-reading. When Octavo is killed, the supervisor ends the program.
+processes, so that its descendants are exactly the program's processes, daemons included. It reads
+their `smaps`, while Octavo's own process only waits for the program, so that reading does not
+disturb times. When Octavo is killed, the supervisor ends the program.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from octavo.verification.folios import Folios
 from octavo.verification.memory import KINDS, Memory, Region, memory_of
 
 TICK_SECONDS = 0.2
-"""How often a wait looks for an interrupt."""
+"""Time between two checks for an interrupt while waiting."""
 ABORT_SECONDS = 3.0
-"""How long a program may take to end after an interrupt."""
+"""Time limit for a program to end after an interrupt."""
 
 _LEAST_INTERVAL_SECONDS = 0.005
 _TIMED_COST = 100
-"""In a timed run, reading takes one part in so many of the time."""
+"""In a timed run, reading memory takes at most 1/100 of the time."""
 _CLOSE_COST = 4
-"""In a run that is not timed."""
+"""In a run that is not timed, at most 1/4."""
 _REGIONS = 8
 _POLL_SECONDS = 0.005
 
 Tick = Callable[[], None]
-"""Called while something is awaited; raises to give up."""
+"""Called during a wait; raises to end the wait."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start a program."""
+    """The parameters of a program's start."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -68,9 +68,9 @@ class Launch:
     output: int | None = None
     """The descriptor for its standard output and error; None: those of Octavo."""
     is_timed: bool = True
-    """Whether its time counts, so that its memory is looked at seldom."""
+    """Whether its time counts, so that its memory is sampled rarely."""
     root: Path = Path("/")
-    """Where sysfs is found."""
+    """The directory in which sysfs is."""
 
 
 @dataclass
@@ -80,33 +80,32 @@ class Ended:
     status: int
     """Its exit status, negative for the signal that killed it."""
     cpu_seconds: float = 0.0
-    """User and system time, of the program and of all its processes that were waited for."""
+    """User and system time of the program and of all its processes that were waited for."""
     minor_faults: int = 0
     major_faults: int = 0
     peak_resident_bytes: int | None = None
-    """None where it could not be looked at."""
+    """None where its memory was not sampled."""
     huge_bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     """The most in huge pages at one moment, by kind."""
     smaller_bytes: dict[int, int] = field(default_factory=dict)
-    """By page size below 2 MiB, the most anonymous memory in pages of that size. Sizes without any
-    are left out."""
+    """The most anonymous memory in pages of each size below 2 MiB, by size; without zeros."""
     smaller_of_system: bool = False
-    """Whether `smaller_bytes` is what the whole system had more than before the run, since the
-    processes' own may not be read."""
+    """Whether `smaller_bytes` is the increase in the whole system since the run began, as the page
+    tables of the processes may not be read."""
     regions: tuple[Region, ...] = ()
-    """The largest, at the moment with most memory in huge pages."""
+    """The largest regions, at the moment with most memory in huge pages."""
     refuses_huge_pages: bool = False
-    """Whether a process of it has switched transparent huge pages off for itself."""
+    """Whether one of its processes has switched transparent huge pages off for itself."""
     samples: int = 0
     left_over: int = 0
-    """Processes that it left behind and that were ended."""
+    """Processes that it left behind, which were ended."""
 
 
 class Supervised:
-    """A program under way."""
+    """A running program with its supervisor."""
 
     def __init__(self, launch: Launch) -> None:
-        """Starts it. Raises CannotRun where the system refuses."""
+        """Starts the program. Raises CannotRun where the system refuses."""
         ours, theirs = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -123,7 +122,7 @@ class Supervised:
             raise CannotRun(f"cannot start `{launch.argv[0]}`: {value}.")
         self.pid: int = value
         self.began: float = began
-        """When the program was about to be executed, by the monotonic clock."""
+        """Time of the monotonic clock just before the program was executed."""
         self._handle = os.pidfd_open(self.pid)
 
     def wait(self, tick: Tick) -> float:
@@ -139,18 +138,18 @@ class Supervised:
         return any(map(is_alive, self.processes()))
 
     def processes(self) -> list[int]:
-        """All of its processes."""
+        """All processes of the program."""
         return descendants(self.supervisor)
 
     def look(self) -> None:
-        """Looks at its memory now."""
+        """Takes a sample of its memory now."""
         self._channel.send(("look", 0.0))
         self._receive()
 
     def finish(self, tick: Tick, *, terminate: float | None = None) -> Ended:
         """Reports on a program whose first process has ended.
 
-        With `terminate`, it is ended first: by SIGTERM, and by SIGKILL after so many seconds.
+        With `terminate`, it is ended first: by SIGTERM, and after `terminate` seconds by SIGKILL.
         """
         self._channel.send(("finish", -1.0 if terminate is None else terminate))
         while not self._channel.poll(TICK_SECONDS):
@@ -161,7 +160,7 @@ class Supervised:
         return found
 
     def abort(self) -> None:
-        """Ends it soon, whatever it is doing."""
+        """Ends the program soon, in any state."""
         if not self._is_over:
             with suppress(OSError, EOFError, CannotRun):
                 self._channel.send(("finish", ABORT_SECONDS))
@@ -187,7 +186,7 @@ class Supervised:
 
 
 def descriptors() -> list[int]:
-    """The descriptors that are open, and one that was while they were listed."""
+    """The open descriptors, and the one that was open for listing them."""
     return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
 
 
@@ -217,7 +216,7 @@ def _become_supervisor(channel: Connection, launch: Launch) -> NoReturn:
 
 
 def prctl(option: int, *arguments: int) -> bool:
-    """Sets a property of this process; whether the kernel agreed."""
+    """Calls prctl; returns whether it succeeded."""
     values = (*arguments, 0, 0, 0, 0)[:4]
     library = ctypes.CDLL(None, use_errno=True)
     return int(library.prctl(option, *map(ctypes.c_ulong, values))) == 0
@@ -244,8 +243,8 @@ class _Supervisor:
             return
         self._own_peak = peak_resident(os.getpid())
         self._has_huge_pages = not has_huge_pages_disabled(os.getpid())
-        # It returns when the program is executed, and shares memory until then (vfork). On a busy
-        # machine the return may come late, and must not count.
+        # `Popen` returns after the program is executed (vfork). On a busy machine it may return
+        # late, so the time is taken before.
         began = time.monotonic()
         try:
             program = subprocess.Popen(
@@ -266,7 +265,7 @@ class _Supervisor:
             self._end(ABORT_SECONDS)
 
     def _watch(self) -> None:
-        """Looks at memory until Octavo asks for the end."""
+        """Takes samples of memory until Octavo asks for the end."""
         wait = _LEAST_INTERVAL_SECONDS
         times = _TIMED_COST if self._launch.is_timed else _CLOSE_COST
         while True:
@@ -284,7 +283,7 @@ class _Supervisor:
             return
 
     def _look(self) -> float:
-        """Looks at the memory of all processes; returns the seconds that it took."""
+        """Takes a sample of the memory of all processes; returns the seconds that it took."""
         began = time.monotonic()
         pids = descendants(os.getpid())
         processes = {pid: found for pid in pids if (found := mappings_of(pid)) is not None}
@@ -298,7 +297,7 @@ class _Supervisor:
         return time.monotonic() - began
 
     def _smaller_now(self, processes: Mapping[int, list[MemoryMapping]]) -> Mapping[int, int]:
-        """Bytes in pages between 4 KiB and 2 MiB; reading them takes too long for timed runs."""
+        """Bytes in pages between 4 KiB and 2 MiB; empty in timed runs, as reading is too slow."""
         if self._folios is None:
             return {}
         if not self._folios.is_readable:
@@ -314,7 +313,7 @@ class _Supervisor:
     def _note(self, memory: Memory, peak: int) -> None:
         ended = self._ended
         ended.samples += 1
-        # The largest process alone is a lower bound of all, and the kernel misses no moment of it.
+        # The kernel's exact peak of the largest process is a lower bound for all processes.
         together = max(memory.resident_bytes, peak)
         is_larger = together > (ended.peak_resident_bytes or 0)
         ended.peak_resident_bytes = max(together, ended.peak_resident_bytes or 0)
@@ -326,9 +325,9 @@ class _Supervisor:
             ended.regions = memory.regions[:_REGIONS]
 
     def _end(self, seconds: float) -> None:
-        """Ends what is left of the program and waits for all of its processes.
+        """Ends the remaining processes of the program and waits for them.
 
-        `seconds` before SIGKILL follows SIGTERM; negative where the first process has ended.
+        `seconds` is the time between SIGTERM and SIGKILL; negative if the first process has ended.
         """
         if seconds < 0:
             self._reap(self._program)
@@ -346,7 +345,7 @@ class _Supervisor:
         deadline = time.monotonic() + seconds
         while left := self._alive():
             if was_alone and self._status is not None:
-                # It was a shell, say, which did not pass the signal on to its children.
+                # The first process, such as a shell, did not pass the signal to its children.
                 was_alone = False
                 _kill(left, signal.SIGTERM)
             if self._is_hurried() or time.monotonic() >= deadline:
@@ -355,7 +354,7 @@ class _Supervisor:
             time.sleep(_POLL_SECONDS)
 
     def _is_hurried(self) -> bool:
-        """Whether Octavo asks once more; it does not where it has been killed."""
+        """Whether Octavo has sent another request; False also if Octavo was killed."""
         try:
             if self._channel.poll(0):
                 self._channel.recv()
@@ -369,7 +368,7 @@ class _Supervisor:
         return descendants(os.getpid())
 
     def _reap(self, which: int) -> None:
-        """Waits for processes that have ended, and adds up what they used."""
+        """Waits for processes that have ended, and adds their resource usage."""
         while True:
             try:
                 pid, status, usage = os.wait4(which, 0 if which > 0 else os.WNOHANG)
@@ -391,13 +390,14 @@ class _Supervisor:
         ended = self._ended
         ended.status = self._status or 0
         ended.smaller_bytes = {size: left for size, left in ended.smaller_bytes.items() if left}
-        # A program's figure includes what its process held before, which is the supervisor's.
+        # The peak of a child includes that of the supervisor before the exec, so only a larger peak
+        # is the program's.
         if self._largest_usage > self._own_peak:
             ended.peak_resident_bytes = max(self._largest_usage, ended.peak_resident_bytes or 0)
 
 
 def _input_again() -> int:
-    """Standard input from where it stands now, where it is a file; nothing otherwise."""
+    """Standard input from its present offset if it is a file; /dev/null otherwise."""
     with suppress(OSError):
         if Path("/proc/self/fd/0").is_file():
             at = os.lseek(0, 0, os.SEEK_CUR)

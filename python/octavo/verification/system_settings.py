@@ -1,11 +1,12 @@
 """System-wide settings that change for a run and are always restored.
 
 Before anything is changed, the values are saved on disk and a watchdog process is started: a fork
-in a session of its own that holds the reading end of a pipe. When Octavo ends without restoring them,
-even by SIGKILL, the kernel closes the pipe, and the watchdog restores. Where both are killed, the saved
-values are still there: the next `octavo verify` notices, and `octavo verify --restore` repairs.
+in a session of its own that holds the reading end of a pipe. When Octavo ends without restoring the
+values, even by SIGKILL, the kernel closes the pipe, and the watchdog restores them. If both are
+killed, the saved values remain: the next `octavo verify` notices, and `octavo verify --restore`
+restores them.
 
-The lock is held by Octavo and its watchdog: no other Octavo changes settings before both are done.
+Octavo and its watchdog hold a lock, so that no other Octavo changes settings before both are done.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class SystemSettings:
             self._leave()
 
     def _leave(self) -> None:
-        """Lets the watchdog go, and the lock."""
+        """Ends the watchdog and releases the lock."""
         if self._watchdog:
             with suppress(OSError):
                 os.write(self._pipe, _DONE)
@@ -90,7 +91,7 @@ class SystemSettings:
 
     @contextmanager
     def changed(self, values: Mapping[str, str]) -> Iterator[None]:
-        """Writes the values, and restores what they were before.
+        """Writes the values, and restores the former ones at the end.
 
         Raises CannotRun where the kernel refuses one.
         """
@@ -109,14 +110,14 @@ class SystemSettings:
                 self.restore()
 
     def restore(self) -> None:
-        """Puts every setting back and checks it. Raises CannotRun where one does not follow."""
+        """Restores and checks every setting. Raises CannotRun where one has a wrong value then."""
         restore_values(self._root, self.saved)
 
 
 def restore_values(root: Path, saved: Mapping[str, str]) -> None:
-    """Writes those values that differ from now, and reads all of them back.
+    """Writes the values that differ from the present ones, and reads all back.
 
-    Raises CannotRun with the files that do not have their value, after trying all.
+    Tries all files, and then raises CannotRun with the files that have a wrong value.
     """
     for name, value in saved.items():
         with suppress(CannotRun, OSError):
@@ -134,7 +135,7 @@ def _now(root: Path, name: str) -> str | None:
 
 
 def read_values(root: Path, names: Iterable[str]) -> Values:
-    """The values now. Raises CannotRun for a file that this kernel does not have."""
+    """The present values. Raises CannotRun for a file that this kernel does not have."""
     values = {}
     for name in names:
         value = _now(root, name)
@@ -145,7 +146,7 @@ def read_values(root: Path, names: Iterable[str]) -> Values:
 
 
 def _write(root: Path, name: str, value: str) -> None:
-    """One write, since sysfs takes each write for a value."""
+    """Writes a value by one system call, since sysfs takes each write as a value."""
     try:
         descriptor = os.open(_under(root, name), os.O_WRONLY | os.O_TRUNC)
         try:
@@ -160,7 +161,7 @@ def _under(root: Path, name: str) -> Path:
     return root / name.lstrip("/")
 
 
-# --- what is left of a run that was killed with its watchdog -------------------------------------
+# --- settings of a run that was killed with its watchdog -----------------------------------------
 
 
 def check_nothing_left(root: Path) -> None:
@@ -197,7 +198,7 @@ def left_over(root: Path) -> Values | None:
 
 
 def is_being_changed(root: Path) -> bool:
-    """Whether another Octavo, or its watchdog, has settings changed at this moment."""
+    """Whether another Octavo, or its watchdog, holds the lock at this moment."""
     try:
         lock = os.open(root / _STATE / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -212,7 +213,7 @@ def is_being_changed(root: Path) -> bool:
 
 
 def restore_left_over(root: Path) -> Values | None:
-    """Restores what an earlier run left changed; None where there is nothing to do."""
+    """Restores the settings that an earlier run left changed; None if there are none."""
     if not (root / _STATE).is_dir():
         return None
     lock = _take_lock(root)
@@ -227,7 +228,7 @@ def restore_left_over(root: Path) -> Values | None:
 
 
 def _save(root: Path, values: Values) -> None:
-    """On disk before anything is changed, so that it survives the machine's end."""
+    """Saves the values on disk, synchronised, so that they survive a crash of the machine."""
     document = {"boot": _boot(root), "pid": os.getpid(), "values": values}
     file = _saved_file(root)
     try:
@@ -251,7 +252,7 @@ def _boot(root: Path) -> str:
 
 
 def _take_lock(root: Path) -> int:
-    """Raises CannotRun where another Octavo holds it."""
+    """Takes the lock and returns its descriptor. Raises CannotRun where another Octavo holds it."""
     file = root / _STATE / _LOCK
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -276,12 +277,12 @@ def _take_lock(root: Path) -> int:
 def _start_watchdog(root: Path, saved: Values) -> tuple[int, int]:
     """Forks the watchdog; returns its process and the writing end of its pipe.
 
-    Returns once the watchdog is in a session of its own: a SIGKILL to the process group of Octavo
-    would end it before. Raises CannotRun where it ended on its way there.
+    Returns when the watchdog is in a session of its own; before that, a SIGKILL to the process
+    group of Octavo would end it. Raises CannotRun if it ended before.
     """
     ours, pipe = os.pipe()
     started, start = os.pipe()
-    # It never unblocks them: nothing may end it between its beginning and a session of its own.
+    # The watchdog never unblocks these signals, so that none ends it before it has a session.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
         pid = os.fork()
@@ -301,9 +302,9 @@ def _start_watchdog(root: Path, saved: Values) -> tuple[int, int]:
 
 
 def _become_watchdog(pipe: int, start: int, root: Path, saved: Values) -> NoReturn:
-    """Waits for the end of Octavo; restores where Octavo had not.
+    """Waits for the end of Octavo; restores the settings if Octavo has not.
 
-    Writes one byte to `start` when no signal to the process group of Octavo reaches it any more.
+    Writes one byte to `start` when signals to the process group of Octavo no longer reach it.
     """
     try:
         os.setsid()
@@ -323,7 +324,7 @@ def _become_watchdog(pipe: int, start: int, root: Path, saved: Values) -> NoRetu
 
 
 def _hide_from_killers() -> None:
-    """A name that `pkill octavo` does not find, and the last choice where memory runs out."""
+    """Takes a name that `pkill octavo` does not match, and lowers the score for the OOM killer."""
     import ctypes
 
     name = ctypes.create_string_buffer(_NAME)
@@ -342,7 +343,7 @@ def _descriptors_of(file: os.stat_result) -> list[int]:
 
 
 def _restore_stubbornly(root: Path, saved: Values) -> None:
-    """Tries for some seconds; what was saved stays on disk where it does not succeed."""
+    """Tries to restore for some seconds; the saved values stay on disk if that fails."""
     for _ in range(_TRIES):
         with suppress(CannotRun, OSError):
             restore_values(root, saved)

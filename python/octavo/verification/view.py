@@ -21,7 +21,7 @@ _REGIONS_SHOWN = 4
 
 
 def headline(outcome: Outcome) -> str:
-    """The metric, and how often and for how long it was measured."""
+    """The metric, the number of rounds and settings, and the time of the measurement."""
     experiment = outcome.experiment
     settings = sum(summary.measured.dropped is None for summary in outcome.summaries)
     rounds = plural(experiment.rounds, "round")
@@ -108,7 +108,9 @@ def _significant(value: float) -> str:
 
 
 def regions_grid(outcome: Outcome) -> Grid | None:
-    """The largest regions under the best setting, or under the one with most huge pages."""
+    """The largest regions under the best setting; if that has no huge pages, under the setting with
+    most.
+    """
     summaries = outcome.summaries
     chosen = outcome.decision.best
     if not chosen.all_huge_bytes:
@@ -158,7 +160,7 @@ def remarks(outcome: Outcome) -> list[str]:
 
 
 def _coverage(outcome: Outcome) -> Iterator[str]:
-    """How sure the intervals are."""
+    """A sentence with the coverage of the intervals."""
     metric = outcome.summaries[0].metric
     others = [summary.ratio.coverage for summary in outcome.summaries if summary.ratio is not None]
     if metric is not None and metric.values > 1:
