@@ -1,1 +1,1 @@
-"""Many simulations: crossed, spread over processes or a cluster, kept in a data set of results."""
+"""Sweeps: plans of many simulations, their run by processes or a cluster, and their results."""

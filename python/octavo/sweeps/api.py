@@ -1,4 +1,4 @@
-"""`octavo.sweep`: many simulations by one call, and their results as one table."""
+"""`octavo.sweep`: runs many simulations, and returns their results as one table."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def sweep(
         if show is not None:
             print(prepared.estimate.sentence(where.describe()), file=sys.stderr)
         result = run_prepared(prepared, _both(show, on_progress))
-    # The directory lives as long as the data set that is in it.
+    # A reference that keeps the temporary directory as long as its data set.
     result.data_set.kept = kept
     if result.is_partial and not any(one in result.data_set for one in plan.simulations):
         raise Interrupted(2, "before any simulation was done")
@@ -134,46 +134,51 @@ def _both(
 
 @contextmanager
 def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], None] | None]:
-    """A bar on standard error, or in a notebook: by default on a terminal. None without one."""
+    """A function that draws a bar on standard error, or a line in a notebook, by default only where
+    a person sees it; None without one.
+    """
     if not (is_watched() if wanted is None else wanted):
         yield None
         return
     if is_notebook():
         line = NotebookLine()
         try:
-            yield lambda of: line.show(
-                lambda: f"{of.done} of {of.total} {plural(of.total, 'simulation')}{_left(of)}"
-            )
+            yield lambda progress: line.show(lambda: _notebook_text(progress))
         finally:
             line.close()
         return
     with progress_bar() as bar:
-        number = bar.add_task("simulations", total=None, said="")
+        number = bar.add_task("simulations", total=None, text="")
 
         def show(progress: SweepProgress) -> None:
-            said = f"{progress.done}/{progress.total}{_left(progress)}"
-            bar.update(number, completed=progress.portion, total=1.0, said=said)
+            text = f"{progress.done}/{progress.total}{_left(progress)}"
+            bar.update(number, completed=progress.portion, total=1.0, text=text)
 
         yield show
+
+
+def _notebook_text(progress: SweepProgress) -> str:
+    simulations = plural(progress.total, "simulation")
+    return f"{progress.done} of {progress.total} {simulations}{_left(progress)}"
 
 
 def _left(progress: SweepProgress) -> str:
     seconds = progress.left_seconds
     if seconds is None:
         return ""
-    # An estimate that has run out is not a time.
+    # Below a second, the estimate is not worth a number.
     return ", nearly done" if seconds < 1 else f", about {format_duration(seconds)} left"
 
 
 def progress_bar() -> Progress:
-    """As rich draws one on terminals."""
+    """A progress bar of rich on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[text]}"),
         console=Console(stderr=True),
         transient=True,
     )

@@ -1,9 +1,8 @@
-"""Tasks on a Ray cluster, whose nodes have the same Octavo installed.
+"""Runs tasks on a Ray cluster, whose nodes have the same Octavo installed.
 
-A task goes to any node with a free processor and enough memory. Ray runs it again if its node is
-lost, which changes nothing: its tables depend on the task alone. Only some tasks more than there
-are processors are under way at a time, so that neither the scheduler nor the object store fills up,
-and tables are taken as they come.
+A task goes to any node with a free processor and enough memory. Ray repeats it if its node is lost,
+which is safe, as its tables depend on the task alone. The number of tasks in flight is limited, so
+that neither the scheduler nor the object store fills up, and tables are taken as they arrive.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from octavo.sweeps.tasks import Failed, Finished, Task
 from octavo.sweeps.worker import answer
 
 _UNDER_WAY = 2
-"""Tasks for each processor: one that runs and one that waits for it."""
+"""Tasks in flight per processor: one that runs and one that waits."""
 _MOST_RETRIES = 5
-"""Of a task whose node or process is lost."""
+"""Limit of repetitions of a task whose node or process is lost."""
 _PROCESS_BYTES = 200 << 20
-"""Of a process before it simulates."""
+"""Memory of a process before it simulates."""
 _WAIT_SECONDS = 0.5
 
 
@@ -31,7 +30,7 @@ class RayWorkers:
     """The processors of a Ray cluster."""
 
     def __init__(self, address: str | None) -> None:
-        """Connects to a cluster: the one at `address`, or as `ray.init()` finds or starts one.
+        """Connects to the cluster at `address`; without that, `ray.init()` finds or starts one.
         Raises OctavoError.
         """
         try:
@@ -48,13 +47,13 @@ class RayWorkers:
         self.count = self._processors()
 
     def describe(self) -> str:
-        """Where the tasks run, as part of a sentence."""
+        """The processors and nodes, as part of a sentence."""
         nodes = sum(node["Alive"] for node in self._ray.nodes())
         return f"{self.count} processors of {nodes} Ray node{'s' if nodes > 1 else ''}"
 
     def run(self, tasks: Sequence[Task], interrupts: Callable[[], int] = never) -> Iterator[Answer]:
-        """The answers to the tasks, as they come. The end of the iteration cancels the rest, and so
-        does a signal.
+        """The answers to the tasks, as they arrive. The end of the iteration, or a signal, cancels
+        the other tasks.
         """
         ray = self._ray
         remote = ray.remote(_answer)
@@ -84,7 +83,7 @@ class RayWorkers:
                 ray.cancel(reference, force=True)
 
     def _processors(self) -> int:
-        """The processors of the nodes that are there now: nodes come and go."""
+        """The processors of the present nodes, which may change during a sweep."""
         return max(int(self._ray.cluster_resources().get("CPU", 0)), 1)
 
     def _answered(self, task: Task, reference: Any) -> Answer:
@@ -97,7 +96,7 @@ class RayWorkers:
 
 
 def _answer(task: Task, model: str) -> Finished | Failed:
-    """The work of a node."""
+    """Runs a task on a node, unless the node has another version of the model."""
     if model != _core.MODEL:
         return Failed(
             f"a node has another model of machines ({_core.MODEL}) than the driver ({model})."

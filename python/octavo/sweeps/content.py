@@ -1,6 +1,4 @@
-"""Traces by their content: the hash that names one, and a copy on this machine of one that is
-elsewhere.
-"""
+"""Traces by content: hashes, and copies on this machine of traces that are elsewhere."""
 
 from __future__ import annotations
 
@@ -23,13 +21,13 @@ _CACHE_VARIABLE = "OCTAVO_TRACE_CACHE"
 
 
 def trace_hash(uri: str) -> str:
-    """The content of a trace in 32 hex digits. It covers the suffixes of its name, from which a
-    format may be read, too; of a synthetic trace it is all of the name. Raises OctavoError.
+    """The hash of a trace in 32 hex digits. It covers the content, and the suffixes of the name,
+    which may determine the format; for a synthetic trace, it covers the name. Raises OctavoError.
     """
     if uri == STANDARD_STREAM:
         raise UsageError("a sweep reads its traces several times: give files, not -.")
     if uri.startswith(SYNTHETIC):
-        open_trace(uri)  # A wrong description is an error.
+        open_trace(uri)  # Raises an error for a wrong description.
         return hashlib.blake2b(uri.encode(), digest_size=16).hexdigest()
     if _is_remote(uri):
         with _opened(uri) as file:
@@ -44,7 +42,7 @@ def trace_hash(uri: str) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """The content of a file in 32 hex digits. Raises CannotRun."""
+    """The hash of a file in 32 hex digits. Raises CannotRun."""
     try:
         with path.open("rb") as file:
             return _hash_of("", file)
@@ -53,8 +51,8 @@ def file_hash(path: Path) -> str:
 
 
 def local_trace(uri: str, expected_hash: str) -> str:
-    """The name by which this machine can read a trace, which must have this hash. A trace that is
-    elsewhere is copied once, to a directory that `OCTAVO_TRACE_CACHE` names. Raises OctavoError.
+    """The name by which this machine can read a trace. A remote trace is copied once, to the
+    directory that `OCTAVO_TRACE_CACHE` names. Raises OctavoError, also for another hash.
     """
     if not _is_remote(uri):
         if trace_hash(uri) != expected_hash:
@@ -63,7 +61,7 @@ def local_trace(uri: str, expected_hash: str) -> str:
     place = _cache() / expected_hash / _name(uri)
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / "lock").open("w") as lock:
-        # Another process of this machine may be fetching it.
+        # Another process of this machine may be copying it.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
             _fetch(uri, expected_hash, place)
@@ -101,7 +99,7 @@ def _name(uri: str) -> str:
 
 @contextmanager
 def _opened(uri: str) -> Iterator[Any]:
-    """A file of any file system that Arrow knows, or else fsspec. Raises CannotRun."""
+    """Opens a file of any file system that Arrow or fsspec knows. Raises CannotRun."""
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 

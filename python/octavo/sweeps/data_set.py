@@ -1,9 +1,9 @@
-"""The data set of results: a directory with a Parquet file for each simulation, under the key of
-all that decides its content.
+"""The data set of results: a directory with a Parquet file for each simulation. The name is a key
+made of everything that determines the content.
 
-A file is written under another name and synchronised before it gets its own, so that it is whole
-wherever it is; and since its bytes depend on its key alone, it does not matter which of several
-writers was first. Of recordings that does matter: all of them use that of the first.
+A file is written under a temporary name and synchronised before it gets its own name, so that it is
+always whole. Since its bytes depend on its key alone, the first of several writers may be any of
+them. For recordings that is not so: all writers use the recording of the first.
 Facts that differ from run to run (times, failures) are kept beside `data/`, in `journal/`.
 """
 
@@ -49,12 +49,12 @@ _MOST_NOTED = 2**63
 
 @dataclass(frozen=True)
 class Stored:
-    """A result, and what it says of itself."""
+    """A stored result."""
 
     table: pa.Table
-    """With the columns `octavo.sweeps.tasks.COLUMNS`."""
+    """Rows with the columns `octavo.sweeps.tasks.COLUMNS`."""
     about: Mapping[str, Any]
-    """`resolved`, `metrics`, `stopped` and `is_bound`."""
+    """Its metadata: `resolved`, `metrics`, `stopped` and `is_bound`."""
 
 
 class DataSet:
@@ -81,7 +81,7 @@ class DataSet:
         host = "".join(each if each.isalnum() else "_" for each in socket.gethostname())
         self._writer = f"{host}-{os.getpid()}"
         self.kept: object = None
-        """The directory, if it is temporary: it lives as long as this object."""
+        """A temporary directory that must live as long as this object, if there is one."""
 
     def _make(self, create: bool) -> None:
         if not create:
@@ -93,7 +93,7 @@ class DataSet:
             raise CannotRun(f"cannot write to `{self.directory}`: it is not a directory.")
         self.directory.mkdir(parents=True, exist_ok=True)
         if any(each.name != _STAGING for each in self.directory.iterdir()):
-            # Another writer may have made it a moment ago.
+            # Another writer may just have made it.
             if (self.directory / DATA_SET).exists():
                 return
             raise UsageError(f"`{self.directory}` is neither empty nor a data set of results.")
@@ -104,7 +104,7 @@ class DataSet:
         new.replace(self.directory / DATA_SET)
 
     def path(self, simulation: Simulation) -> Path:
-        """The file of a result, there or not."""
+        """The path of a result, which need not exist."""
         return (
             self.directory
             / _DATA
@@ -117,20 +117,20 @@ class DataSet:
         return self.path(simulation).exists()
 
     def missing(self, simulations: Iterable[Simulation]) -> list[Simulation]:
-        """The simulations without a result, each once."""
+        """The simulations without a result, without duplicates."""
         by_key = {one.key: one for one in simulations}
         return [one for one in by_key.values() if one not in self]
 
     def write(self, simulation: Simulation, table: pa.Table) -> None:
-        """Adds a result; it is there whole or not at all. Raises CannotRun."""
+        """Adds a result as a whole file. Raises CannotRun."""
         place = self.path(simulation)
         with failing_with(f"`{place}`"), self.staged(place) as new:
             write_parquet(table, new)
 
     @contextmanager
     def staged(self, place: Path) -> Iterator[Path]:
-        """A name to write a file under, which gets the name `place` where no error ends its
-        writing. Of several writers, the first to end gives the file. Raises CannotRun.
+        """A temporary path for writing a file, which is renamed to `place` unless an error occurs.
+        Of several writers, the file of the first to end is kept. Raises CannotRun.
         """
         new = self.directory / _STAGING / f"{self._writer}-{uuid.uuid4().hex}{place.suffix}"
         try:
@@ -165,17 +165,17 @@ class DataSet:
         return Stored(table.select(list(COLUMNS)), about)
 
     def remove_abandoned(self) -> None:
-        """Removes what writers of this machine left unfinished that run no more."""
+        """Removes unfinished files of writers of this machine that have ended."""
         host = self._writer.rsplit("-", 1)[0]
         staging = self.directory / _STAGING
         for path in staging.iterdir() if staging.is_dir() else ():
-            of, _, rest = path.name.partition("-")
+            owner, _, rest = path.name.partition("-")
             pid = rest.split("-")[0]
-            if of == host and pid.isdigit() and not Path("/proc", pid).exists():
+            if owner == host and pid.isdigit() and not Path("/proc", pid).exists():
                 path.unlink(missing_ok=True)
 
     def note(self, **fact: Any) -> None:
-        """Appends a line to the journal of this process: what a task took, or why it failed."""
+        """Appends a line to the journal of this process: the time of a task, or its failure."""
         journal = self.directory / _JOURNAL
         with failing_with(f"to `{journal}`"):
             journal.mkdir(exist_ok=True)
@@ -184,7 +184,7 @@ class DataSet:
                 file.write(line + "\n")
 
     def notes(self) -> Iterator[dict[str, Any]]:
-        """The lines of all journals, without those that are damaged. Raises CannotRun."""
+        """The lines of all journals, without damaged ones. Raises CannotRun."""
         for path in sorted((self.directory / _JOURNAL).glob("*.jsonl")):
             try:
                 with open_regular(path, errors="replace") as file:
@@ -194,7 +194,7 @@ class DataSet:
             yield from filter(None, map(_noted, lines))
 
     def failures(self, simulations: Sequence[Simulation]) -> dict[str, str]:
-        """Why simulations without a result failed last, by key."""
+        """The last failures of simulations without a result, by key."""
         wanted = {one.key for one in self.missing(simulations)}
         found: dict[str, tuple[float, str]] = {}
         for note in self.notes():
@@ -205,7 +205,7 @@ class DataSet:
 
 
 def _noted(line: str) -> dict[str, Any] | None:
-    """The fact in a line of a journal; None where it is damaged, such as a last one cut off."""
+    """The fact in a line of a journal; None for a damaged line, such as a last one cut off."""
     try:
         fact = json.loads(line)
     except (ValueError, RecursionError):
@@ -227,7 +227,7 @@ def _is_of(kind: type, value: Any) -> bool:
 
 
 def _appear(new: Path, place: Path) -> None:
-    """Gives a file its name, unless another has it already."""
+    """Gives a file its name, unless another file has it already."""
     try:
         place.hardlink_to(new)
     except FileExistsError:

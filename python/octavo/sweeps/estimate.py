@@ -1,4 +1,4 @@
-"""The time and memory of a sweep, estimated before it begins."""
+"""Estimates of the time and memory of a sweep, before and during the run."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ from octavo.traces.by_name import open_trace, overview_of
 
 ADDITIVE, OUT_OF_ORDER, SYNTHETIC, PYTHON = "additive", "out-of-order", "synthetic", "python"
 _USUAL_NS = {ADDITIVE: 4.0, OUT_OF_ORDER: 18.0, SYNTHETIC: 30.0, PYTHON: 1000.0}
-"""Of a reference and simulation, by what takes the time; synthetic traces miss in TLBs most of the
-time. Measured on two cores; other traces and machines differ several times.
+"""Nanoseconds per reference and simulation, by the main cause of the time; synthetic traces mostly
+miss in TLBs. Measured on two cores; other traces and machines differ several times.
 """
 _READING = 2
-"""Simulations that take as long as the reading of a trace."""
+"""The number of simulations that take as long as reading the trace."""
 _MAKING_SECONDS = 0.012
-"""Of a simulation's machine, before it simulates."""
+"""Time to make the machine of a simulation."""
 _PRIOR_SECONDS = 1.0
-"""Tasks that took less say little: their time is mostly that of starting."""
+"""Weight of the usual speed, as seconds of measured tasks; shorter tasks mostly measure the start.
+"""
 _USUAL_REFERENCES = 10**8
-"""Of a trace of unknown length."""
+"""Assumed references of a trace of unknown length."""
 _PROCESS_BYTES = 120 << 20
-"""Of a worker before it simulates."""
+"""Memory of a worker before it simulates."""
 _STARTING_SECONDS = 0.4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The work that is left, and its time and memory."""
+    """The remaining work, with its time and memory."""
 
     simulations: int
     there: int
-    """Simulations whose results are there already."""
+    """Simulations that have results already."""
     tasks: int
     seconds: float | None
     """None where the length of a trace is not known before it is read."""
     memory_bytes: int
-    """At most at the start of the simulations, by all workers together."""
+    """Upper bound of the memory of all workers at the start of their simulations."""
     is_measured: bool
-    """Whether the time rests on simulations of this data set."""
+    """Whether the time is based on simulations of this data set."""
 
     def sentence(self, where: str) -> str:
-        """For people."""
+        """The estimate in words."""
         simulations = f"{format_count(self.simulations)} {plural(self.simulations, 'simulation')}"
         if not self.tasks:
             return f"{simulations}, there already: nothing is left to do."
@@ -69,13 +70,13 @@ class Estimate:
 
 
 class Speeds:
-    """How long tasks take: by usual speeds, corrected by what others took: those of the same trace
-    and designs most, then those of the trace, then those that compute cycles in the same way, then
-    all.
+    """Estimates times of tasks: usual speeds, corrected by finished tasks. Tasks of the same trace
+    and designs have most weight, then tasks of the same trace, then tasks with the same way of
+    computing cycles, then all tasks.
     """
 
     def __init__(self, data_set: DataSet) -> None:
-        """Knows the tasks in the journals of a data set."""
+        """Reads the finished tasks from the journals of a data set."""
         self._lengths: dict[str, int | None] = {}
         self._read: dict[str, int] = {}
         self._likes: dict[int, tuple[Task, tuple[str, ...]]] = {}
@@ -92,7 +93,7 @@ class Speeds:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any task is known."""
+        """Whether any finished task is known."""
         return bool(self._known)
 
     def references(self, task: Task) -> int | None:
@@ -103,7 +104,7 @@ class Speeds:
         return self._lengths[trace.hash]
 
     def finished(self, task: Task, references: int, seconds: float) -> dict[str, Any]:
-        """Learns from a task; returns what a journal is to say of it."""
+        """Adds a finished task; returns the facts about it for a journal."""
         trace, kind, *designs = like = self._like(task)
         self._lengths[trace] = references
         _add_to(self._known, like, seconds, self._usual(task))
@@ -112,7 +113,7 @@ class Speeds:
     def of_tasks(
         self, tasks: Sequence[Task], under_way: Sequence[Progress] = ()
     ) -> Iterator[float]:
-        """How long each takes, also by tasks that are under way as far as they are."""
+        """The seconds of each task; `under_way` adds the speeds of running tasks."""
         known = dict(self._known)
         for one in under_way:
             if one.portion > 0:
@@ -159,7 +160,7 @@ def _usual(kind: str, simulations: int, references: int) -> float:
 
 
 def _kind(task: Task) -> str:
-    """The cause of most of its time, a key of `_USUAL_NS`."""
+    """The main cause of a task's time, a key of `_USUAL_NS`."""
     first = task.simulations[0]
     if first.python is not None:
         return PYTHON
@@ -173,7 +174,7 @@ def _kind(task: Task) -> str:
 def estimate(
     speeds: Speeds, tasks: Sequence[Task], simulations: int, there: int, workers: int
 ) -> Estimate:
-    """The time and memory of tasks on so many workers."""
+    """The time and memory of tasks on a number of workers."""
     is_known = all(speeds.references(task) is not None for task in tasks)
     active = min(workers, len(tasks))
     total = sum(speeds.of_tasks(tasks))
@@ -186,7 +187,7 @@ def estimate(
 def seconds_left(
     speeds: Speeds, waiting: Sequence[Task], under_way: Sequence[Progress], workers: int
 ) -> float:
-    """How long tasks take yet, on so many workers."""
+    """The remaining seconds of waiting and running tasks, on a number of workers."""
     whole = speeds.of_tasks([one.task for one in under_way], under_way)
     now = [seconds * (1 - one.portion) for seconds, one in zip(whole, under_way, strict=True)]
     later = list(speeds.of_tasks(waiting, under_way))
@@ -200,7 +201,7 @@ def _length(trace: TraceContent) -> int | None:
 
 
 def references_of(uri: str) -> int | None:
-    """The references of a trace; None where its headers do not say."""
+    """The references of a trace; None where its headers do not contain the number."""
     if uri.startswith(SYNTHETIC_NAME):
         return _synthetic_references(uri)
     if "://" in uri or not Path(uri).is_file():
@@ -212,7 +213,7 @@ def references_of(uri: str) -> int | None:
 
 
 def _synthetic_references(uri: str) -> int:
-    """With the fetches of instructions, by the parameters that the trace has when it is made."""
+    """The references of a synthetic trace with instruction fetches, from its parameters."""
     note = open_trace(uri).facts()["notes"][0]
     made = parse_qs(note.partition("?")[2])
     return int(made["references"][0]) * (1 + int(made["instructions"][0]))

@@ -1,4 +1,4 @@
-"""Tasks in processes of this machine, each of which does one at a time."""
+"""Runs tasks in worker processes of this machine, one task at a time in each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from octavo.sweeps.tasks import Failed, Finished, Task, Underway
 
 MOST_ATTEMPTS = 3
-"""Of a task whose worker dies (the kernel may end what takes too much memory)."""
+"""Limit of attempts for a task whose worker dies (the kernel may kill it for lack of memory)."""
 GRACE_SECONDS = 3.0
-"""A task that ends within so long is waited for where a sweep is interrupted."""
+"""After an interrupt, tasks that will end within this time are awaited."""
 _WAIT_SECONDS = 0.2
 _LEAST_THREADS = 2
-"""Of a worker: the last tasks of a sweep can use what others leave idle."""
+"""Fewest threads of a worker, so that the last tasks of a sweep can use idle processors."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a task is."""
+    """The progress of a task."""
 
     task: Task
     portion: float
-    """Of its trace that is read."""
+    """The share of its trace that has been simulated."""
     seconds: float
-    """Since it began."""
+    """Seconds since it began."""
 
 
 def never() -> int:
-    """The number of signals of a sweep that none interrupts."""
+    """The number of signals for a run that nothing interrupts: 0."""
     return 0
 
 
@@ -61,15 +61,15 @@ class LocalWorkers:
         self.count = workers or processors()
 
     def describe(self) -> str:
-        """Where the tasks run, as part of a sentence."""
+        """The number of processes, as part of a sentence."""
         return f"{self.count} process{'es' if self.count > 1 else ''} of this machine"
 
     def run(
         self, tasks: Sequence[Task], interrupts: Callable[[], int] = never
     ) -> Iterator[Answer | Progress]:
-        """The answers to the tasks, as they come, and how far each is. The end of the iteration
-        ends the workers. Once a signal has arrived, no task begins, and those that take more than
-        some seconds yet are ended; so are all at a second one.
+        """The answers to the tasks and their progress, as they arrive. The end of the iteration
+        ends the workers. After a signal, no task begins, and tasks that need longer than
+        GRACE_SECONDS are ended; after a second signal, all tasks are ended.
         """
         waiting = deque((task, 1) for task in tasks)
         answers: _Answers = queue.Queue()
@@ -88,7 +88,7 @@ class LocalWorkers:
                         if not worker.ends_before(deadline):
                             worker.end()
                 try:
-                    # Not for ever: a signal is handled between two waits.
+                    # With a timeout, as signals are handled between two waits.
                     answer = answers.get(timeout=_WAIT_SECONDS)
                 except queue.Empty:
                     continue
@@ -104,7 +104,7 @@ class LocalWorkers:
 
 
 _Answers = queue.Queue[Answer | Progress | BaseException | None]
-"""None from a worker that does no more."""
+"""None is from a worker that has ended."""
 
 
 class _Worker:
@@ -124,7 +124,7 @@ class _Worker:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def end(self) -> None:
-        """Kills the process; no other begins."""
+        """Kills the process, and starts no other."""
         with self._lock:
             self._is_ended = True
             if self._process is not None:
@@ -132,7 +132,7 @@ class _Worker:
                 self._process.wait()
 
     def ends_before(self, deadline: float) -> bool:
-        """Whether it probably answers its task before then."""
+        """Whether the worker will probably finish its task before the deadline."""
         progress, now = self._progress, time.monotonic()
         if progress is None or now >= deadline:
             return False
@@ -190,7 +190,7 @@ class _Worker:
                 [sys.executable, "-m", "octavo.sweeps.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # The terminal's Ctrl-C is for the process that started it.
+                # Only the parent process handles the terminal's Ctrl-C.
                 start_new_session=True,
                 env={**os.environ, "RAYON_NUM_THREADS": str(self._threads)},
             )

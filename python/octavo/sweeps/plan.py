@@ -28,23 +28,23 @@ from octavo.sweeps.simulation import (
 from octavo.traces.by_name import check_applies, check_format, format_among
 
 MOST_PLANNED = 1_000_000
-"""Of a plan."""
+"""Limit of simulations in a plan."""
 SEED_KEY = "memory.fragmentation.seed"
-"""A seed sets the random places of what memory holds at the start."""
+"""The setting that seeds change: the random placement of memory in use at the start."""
 LABELS = ("trace", "machine", "design", "seed")
-"""Columns of every table that say what a row is about; those of settings come after them."""
+"""Label columns of every table; columns of settings follow them."""
 Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
 Traces = Mapping[str, str | Sequence[str]]
-"""By name: a trace, or several whose processes share machines."""
+"""Traces by name; a list stands for several traces whose processes share machines."""
 Variants = Mapping[str, "Setting | Sequence[Setting]"] | Sequence[Mapping[str, Setting]]
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A simulation and what it is called."""
+    """A simulation with its labels."""
 
     labels: Mapping[str, Any]
-    """By column: `LABELS`, and the settings."""
+    """Values by column: `LABELS`, and the settings."""
     simulation: Simulation
 
 
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def simulations(self) -> list[Simulation]:
-        """Each once, however many combinations come to it."""
+        """The simulations without duplicates, as several combinations may mean the same one."""
         return list({one.simulation.key: one.simulation for one in self.planned}.values())
 
     @property
@@ -78,13 +78,15 @@ class Combination:
 
 
 def named(given: Names, what: str) -> dict[str, str]:
-    """The names that users gave, or the texts themselves, with the texts. Raises UsageError."""
+    """The given texts by name; a text without a name is its own name. Raises UsageError."""
     if isinstance(given, str | os.PathLike):
         given = [given]
     values = list(given.values() if isinstance(given, Mapping) else given)
     for value in values:
         if not isinstance(value, str | os.PathLike):
-            raise UsageError(f"{what}: `{quoted(repr(value))}` is not a name: give a string or a path.")
+            raise UsageError(
+                f"{what}: `{quoted(repr(value))}` is not a name: give a string or a path."
+            )
     names = map(str, given) if isinstance(given, Mapping) else map(os.fspath, values)
     found = dict(zip(names, map(os.fspath, values), strict=True))
     if not found or not all(found.values()):
@@ -93,7 +95,7 @@ def named(given: Names, what: str) -> dict[str, str]:
 
 
 def named_traces(given: Names) -> dict[str, str | Sequence[str]]:
-    """As `named`; a name of a mapping may stand for a list of several traces. Raises UsageError."""
+    """Traces by name, like `named`; a mapping may have lists of traces. Raises UsageError."""
     if not isinstance(given, Mapping):
         return {**named(given, "traces")}
     lists = {
@@ -106,8 +108,8 @@ def named_traces(given: Names) -> dict[str, str | Sequence[str]]:
 
 
 def variants(settings: Variants | None) -> list[dict[str, Setting]]:
-    """The settings of each variant of a machine: lists of a mapping are crossed, and a sequence of
-    mappings is taken as it is. Raises UsageError.
+    """The settings of each variant of a machine: lists in a mapping are crossed, and a sequence of
+    mappings is a list of variants. Raises UsageError.
     """
     if not settings:
         return [{}]
@@ -133,7 +135,7 @@ def crossed(
     settings: Variants | None,
     seeds: Sequence[int | None],
 ) -> list[Combination]:
-    """Every combination, traces slowest. Raises UsageError, also for too many."""
+    """Every combination, in order of traces. Raises UsageError, also for too many."""
     of_settings = variants(settings)
     _check_count((traces, machines, of_settings, seeds, designs), "simulations")
     return [
@@ -145,7 +147,7 @@ def crossed(
 
 
 def _check_count(lists: Iterable[Sized], what: str) -> None:
-    """Refuses more combinations than a plan can have, before they take memory."""
+    """Raises UsageError for more combinations than a plan can have, before they take memory."""
     count = math.prod(map(len, lists))
     if count > MOST_PLANNED:
         raise UsageError(
@@ -162,7 +164,7 @@ def resolve(
     format: str | None = None,
     **choices: Any,
 ) -> Plan:
-    """The plan of combinations, all of which can be simulated. Raises OctavoError."""
+    """The plan of combinations, all checked to be simulable. Raises OctavoError."""
     if format is not None:
         check_format(format)
     counted = resolve_counting(

@@ -1,5 +1,5 @@
-"""Designs in Python as plain data: what a task takes to other processes and nodes, and a hash of
-the code that decides the result.
+"""Designs in Python as plain data: the pickled class for other processes and nodes, and a hash of
+the code that determines the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class PythonDesign:
 
     name: str
     content: str
-    """A hash of its code and of all that this refers to, but installed packages, which it names."""
+    """A hash of its code and of all that the code refers to; for installed packages, only of the
+    names."""
     packed: bytes = field(compare=False, repr=False)
 
     def load(self) -> type[Design]:
@@ -40,21 +41,21 @@ class PythonDesign:
 
 
 def pack(design: str | type[Design]) -> str | PythonDesign:
-    """A design as tasks have it. Raises UsageError for a class that other processes cannot have."""
+    """A design in the form for tasks. Raises UsageError for a class that cannot be pickled."""
     if isinstance(design, str):
         return design
     import cloudpickle  # type: ignore[import-untyped,unused-ignore]
 
     name = name_of(design)
     known = cloudpickle.list_registry_pickle_by_value()
-    # Workers may be unable to import what is beside a script: it goes with its code.
+    # Workers may be unable to import modules beside a script, so these are pickled with their code.
     modules = [
         module
-        for of, module in [*sys.modules.items()]
+        for key, module in [*sys.modules.items()]
         if type(module) is types.ModuleType
-        and module.__name__ == of
-        and of not in known
-        and not is_installed(of)
+        and module.__name__ == key
+        and key not in known
+        and not is_installed(key)
     ]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -76,7 +77,7 @@ def _described(error: Exception) -> str:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module is one of Python, of Octavo or of an installed package."""
+    """Whether a module belongs to Python, to Octavo or to an installed package."""
     if module.partition(".")[0] == "octavo" or module in sys.builtin_module_names:
         return True
     found = sys.modules.get(module)
@@ -104,7 +105,7 @@ def _is_installed_as(value: Any) -> bool:
 
 def content_of(value: Any) -> str:
     """A hash of a value, and of all code and data that it refers to. Raises TypeError or
-    pickle.PicklingError for what has no content, such as an open file.
+    pickle.PicklingError for a value without content, such as an open file.
     """
     hashed = hashlib.blake2b(digest_size=16)
     hashed.update(repr(sys.version_info[:2]).encode())
@@ -115,11 +116,11 @@ def content_of(value: Any) -> str:
 
 
 def _parts(value: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[str]:
-    """Texts that differ where the contents do. `seen` numbers the values on the way."""
+    """Texts that differ where the contents differ. `seen` numbers the values visited so far."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield f"{type(value).__name__} {value!r}"
         return
-    # Which of the equal constants of code are one object decides nothing.
+    # Equal constants of code may or may not be one object, which must not change the hash.
     if not isinstance(value, tuple | frozenset | types.CodeType):
         if id(value) in seen:
             yield f"again {seen[id(value)][0]}"
@@ -179,7 +180,7 @@ _NO_CONTENT = {
     *("_abc_impl", "__firstlineno__", "__static_attributes__", "__annotate_func__", "__annotate__"),
     "__annotations_cache__",
 }
-"""Attributes of classes that decide nothing, or are made of the others."""
+"""Attributes of classes that have no effect, or are derived from others."""
 
 
 def _of_function(value: types.FunctionType, seen: dict[int, tuple[int, Any]]) -> Iterator[str]:
@@ -200,13 +201,13 @@ def _of_function(value: types.FunctionType, seen: dict[int, tuple[int, Any]]) ->
 
 
 def _globals_in(code: types.CodeType) -> set[str]:
-    """The names that it and the functions in it look for among the globals."""
+    """The names of globals that the code and the functions in it use."""
     found = {
         one.argval
         for one in dis.get_instructions(code)
         if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
-    inner = (_globals_in(of) for of in code.co_consts if isinstance(of, types.CodeType))
+    inner = (_globals_in(part) for part in code.co_consts if isinstance(part, types.CodeType))
     return found.union(*inner)
 
 
@@ -251,4 +252,4 @@ _KINDS: tuple[tuple[Any, Parts], ...] = (
         _of_builtin,
     ),
 )
-"""Kinds of values with the function that looks into each."""
+"""Kinds of values, each with the function for its parts."""

@@ -1,4 +1,4 @@
-"""Questions to the results of a sweep: SQL, and the differences between two of them."""
+"""Queries of the results of a sweep: SQL, and differences between two results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _KEPT = ("key", "stopped", "is_bound")
 _MOST_LISTED = 4
-"""Values of a label in a sentence."""
+"""Limit of values of a label in a sentence."""
 _NEAR = ("Did you mean", "Candidate bindings", "Candidate tables")
-"""How DuckDB's second line begins where it names tables or columns in place of an unknown one."""
+"""Beginnings of the second line of a DuckDB message that suggests tables or columns."""
 
 
 def query(result: SweepResult, sql: str) -> pa.Table:
-    """The answer of DuckDB, which knows the tables `simulations` and `rows`, to one select.
-    Columns with the same name get the names `a`, `a_1` and so on. Raises UsageError.
+    """The answer of DuckDB to one select on the tables `simulations` and `rows`. Columns with the
+    same name `a` are renamed to `a`, `a_1` and so on. Raises UsageError.
     """
     import duckdb
 
@@ -40,8 +40,8 @@ def query(result: SweepResult, sql: str) -> pa.Table:
         except duckdb.Error as error:
             first, *others = str(error).strip().splitlines()
             near = [line for line in others[:1] if line.startswith(_NEAR)]
-            said = "; ".join(line.rstrip(".!?") for line in (first, *near))
-            raise UsageError(f"query: {said}.") from None
+            message = "; ".join(line.rstrip(".!?") for line in (first, *near))
+            raise UsageError(f"query: {message}.") from None
     return found.rename_columns(_distinct(found.column_names))
 
 
@@ -56,7 +56,7 @@ def _answer(connection: Any, sql: str) -> pa.Table:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, each once: one that repeats an earlier one gets a number that is free."""
+    """The names, made unique: a name that repeats an earlier one gets a free number."""
     found: dict[str, None] = {}
     for name in names:
         free = (f"{name}_{number}" for number in itertools.count(1))
@@ -65,8 +65,8 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def rows_of(answer: pa.Table) -> list[dict[str, Any]]:
-    """The rows of an answer with Python's own values. Raises UsageError where it has none for one,
-    such as a year after 9999.
+    """The rows of an answer with Python values. Raises UsageError for a value that Python cannot
+    represent, such as a year after 9999.
     """
     try:
         return answer.to_pylist()
@@ -76,9 +76,9 @@ def rows_of(answer: pa.Table) -> list[dict[str, Any]]:
 
 
 def plain_rows(answer: pa.Table) -> list[dict[str, Any]]:
-    """The rows as JSON has them: whole decimals as integers and others as numbers, dates and times
-    in ISO 8601, intervals in months, days and nanoseconds, bytes in hexadecimal; null for NaN and
-    infinities. Raises UsageError as `rows_of` does.
+    """The rows for JSON: whole decimals as integers and other decimals as numbers, dates and times
+    in ISO 8601, intervals in months, days and nanoseconds, bytes in hexadecimal, and null for NaN
+    and infinities. Raises UsageError as `rows_of` does.
     """
     return [{name: _plain(value) for name, value in row.items()} for row in rows_of(answer)]
 
@@ -115,8 +115,8 @@ class Difference:
 
 
 def differences(before: SweepResult, after: SweepResult) -> Iterator[Difference]:
-    """The metrics in which simulations with the same labels differ; a simulation that one of them
-    lacks differs in `key`.
+    """The metrics in which simulations with the same labels differ; a simulation that only one
+    result has differs in `key`.
     """
     one, other = _by_labels(before), _by_labels(after)
     for labels in dict.fromkeys([*one, *other]):
@@ -131,8 +131,8 @@ def differences(before: SweepResult, after: SweepResult) -> Iterator[Difference]
 
 
 def lack_of_common(before: SweepResult, after: SweepResult) -> str | None:
-    """The labels by which no simulation of one result is in the other, as the end of a sentence;
-    None where they have some in common. Raises CannotRun where one has no results.
+    """The labels because of which two results have no simulation in common, as the end of a
+    sentence; None where they have some. Raises CannotRun where one has no results.
     """
     for result in (before, after):
         if not result.table().num_rows:
@@ -165,7 +165,7 @@ def _listed(values: set[str]) -> str:
 
 
 def _by_number(text: str) -> tuple[float, str]:
-    """Numbers in their order, before other texts in theirs."""
+    """A sort key: numbers by value, then other texts alphabetically."""
     try:
         return float(text), text
     except ValueError:

@@ -1,4 +1,4 @@
-"""The recordings of a study's programs: each is made once, and whole or not at all."""
+"""The recordings of a study's programs: each is made once, as a whole file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from octavo.tracing.recording import record
 
 
 def record_program(study: Study, name: str, data_set: DataSet) -> None:
-    """Records a program of a study, unless another process does so sooner. Raises OctavoError, also
-    where a signal ends the recording before the program's own end.
+    """Records a program of a study, unless another process finishes sooner. Raises OctavoError,
+    also where a signal ends the recording before the program's own end.
     """
     with data_set.staged(study.recording(name)) as new:
         done = record(study.programs[name], new)
@@ -25,8 +25,8 @@ def record_program(study: Study, name: str, data_set: DataSet) -> None:
 
 
 def failures(study: Study) -> dict[str, str]:
-    """How programs that are recorded failed, or why their recordings are partial, by name; each
-    without a full stop.
+    """Failures of recorded programs, or reasons why their recordings are partial, by name, without
+    full stops.
     """
     found = {}
     for name in study.programs:

@@ -1,4 +1,4 @@
-"""The tables of a sweep: one row for each simulation, and every counter in rows of its own."""
+"""The tables of a sweep: one has a row for each simulation, the other one for each counter."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ _ROW_COLUMNS = ("process", "interval", "component", "counter", "value")
 
 @dataclass(frozen=True, repr=False)
 class SweepResult(Tabular):
-    """The results of a sweep, as far as there are any."""
+    """The results of a sweep that exist so far."""
 
     plan: Plan
     data_set: DataSet
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Why simulations failed, by their key."""
+    """Failures of simulations, by key."""
     is_partial: bool = False
-    """Whether some simulations were not tried: the user stopped them."""
+    """Whether some simulations were not run because the user stopped the sweep."""
     ended: int = 0
-    """Simulations that were under way when the user stopped them, as far as that is known."""
+    """Simulations that were running when the user stopped the sweep, as far as is known."""
     is_whole: bool = False
-    """Whether there was a result of each simulation that did not fail: it is an error that one is
-    gone since."""
+    """Whether each simulation that did not fail had a result; then a missing one is an error."""
 
     @cached_property
     def _stored(self) -> list[tuple[Planned, Stored]]:
@@ -53,10 +52,10 @@ class SweepResult(Tabular):
         return found
 
     def table(self) -> pa.Table:
-        """One row for each simulation: what it is about, metrics, and each counter of the whole
-        run in a column `component.counter`, null where a design has no such counter. `timing` says
-        how cycles were computed, where that is not the same in all. Raises CannotRun where a result
-        is damaged, or gone since the sweep.
+        """One row for each simulation: labels, metrics, and each counter of the whole run in a
+        column `component.counter`, null where a design has no such counter. A column `timing` has
+        the way of computing cycles, unless it is the same for all. Raises CannotRun where a result
+        is damaged, or has disappeared since the sweep.
         """
         return self._table
 
@@ -91,8 +90,8 @@ class SweepResult(Tabular):
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
     def rows(self) -> pa.Table:
-        """Every counter in a row of its own, those of processes and of intervals too: the labels,
-        `timing` as in `table`, and `process`, `interval`, `component`, `counter` and `value`.
+        """One row for each counter, also of processes and of intervals: the labels, `timing` as in
+        `table`, and `process`, `interval`, `component`, `counter` and `value`.
         """
         import pyarrow as pa
 
@@ -100,7 +99,7 @@ class SweepResult(Tabular):
         tables = []
         for one, stored in self._stored:
             labels, count = self._labels(one), stored.table.num_rows
-            columns = [pa.repeat(pa.scalar(labels[of.name], of.type), count) for of in fields]
+            columns = [pa.repeat(pa.scalar(labels[one.name], one.type), count) for one in fields]
             kept = stored.table.select(_ROW_COLUMNS)
             tables.append(
                 pa.table(
@@ -117,14 +116,14 @@ class SweepResult(Tabular):
 
     @cached_property
     def _timings(self) -> dict[str, str | None]:
-        """How cycles were computed, by key; None where there are none."""
+        """The way of computing cycles, by key; None without cycles."""
         return {one.simulation.key: _timing(stored) for one, stored in self._stored}
 
     def _labels(self, one: Planned) -> dict[str, Any]:
         labels = {name: one.labels.get(name) for name in LABELS}
         settings = {
-            name: _plain(one.labels.get(name), as_text=of.equals("string"))
-            for name, of in self._setting_types.items()
+            name: _plain(one.labels.get(name), as_text=kind.equals("string"))
+            for name, kind in self._setting_types.items()
         }
         return {**labels, **settings, "timing": self._timings[one.simulation.key]}
 
@@ -133,14 +132,14 @@ class SweepResult(Tabular):
 
         fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in LABELS[:-1]]
         fields.append(pa.field("seed", pa.int64()))
-        fields.extend(pa.field(name, of) for name, of in self._setting_types.items())
+        fields.extend(pa.field(name, kind) for name, kind in self._setting_types.items())
         if len({*self._timings.values()} - {None}) > 1:
             fields.append(pa.field("timing", pa.string()))
         return fields
 
     @cached_property
     def _setting_types(self) -> dict[str, pa.DataType]:
-        """The type of each column of settings: texts where values are of several types."""
+        """The type of each column of settings; strings where values have several types."""
         import pyarrow as pa
 
         types = {}
@@ -153,7 +152,7 @@ class SweepResult(Tabular):
         return types
 
     def headline(self) -> str:
-        """How many simulations there are, and how many failed."""
+        """The number of simulations with results, and of failures."""
         count, all_of = len(self._stored), len(self.plan.planned)
         missing = "" if count == all_of else f" of {all_of}"
         failed = f", {len(self.failed)} failed" if self.failed else ""
@@ -161,7 +160,7 @@ class SweepResult(Tabular):
 
 
 def _plain(value: Any, as_text: bool = False) -> Any:
-    """A setting; tables and lists of a machine are texts, and so is any value `as_text`."""
+    """The value of a setting for a table: tables and lists as JSON, with `as_text` any value."""
     is_text = isinstance(value, dict | list | tuple) or (
         as_text and not isinstance(value, str | None)
     )

@@ -1,4 +1,4 @@
-"""A plan run to its end: what is missing in the data set is simulated and written there."""
+"""Runs a plan: simulates what is missing in the data set, and writes the results there."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ from octavo.sweeps.results import SweepResult
 from octavo.sweeps.tasks import Failed, Task, divide
 
 _ESTIMATED_EVERY_SECONDS = 0.5
-"""A sweep may have many tasks."""
+"""Time between two estimates, which are slow for a sweep of many tasks."""
 
 
 class Workers(Protocol):
-    """Where tasks run."""
+    """Workers that run tasks."""
 
     count: int
     """Tasks at a time."""
 
     def describe(self) -> str:
-        """As part of a sentence."""
+        """The workers in words, as part of a sentence."""
 
     def run(
         self, tasks: Sequence[Task], interrupts: Callable[[], int]
     ) -> Iterator[Answer | Progress]:
-        """The answers to the tasks, as they come, and how far others are. Once signals have
-        arrived, the iteration ends soon, with the answers that are there.
+        """The answers to the tasks and the progress of others, as they arrive. After signals, the
+        iteration ends soon.
         """
 
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """How far a sweep is."""
+    """The progress of a sweep."""
 
     done: int
-    """Simulations, those that failed among them."""
+    """Finished simulations, including failed ones."""
     total: int
-    """Simulations that were not there before."""
+    """Simulations that had no result before."""
     failed: int
     elapsed_seconds: float
     left_seconds: float | None = None
-    """By the pace of tasks that are done or under way; None before there are any."""
+    """Estimated from finished and running tasks; None before there are any."""
 
     @property
     def portion(self) -> float:
-        """Of the work, by its time."""
+        """The finished share of the work, by time."""
         left = self.left_seconds
         return 0.0 if left is None else self.elapsed_seconds / ((self.elapsed_seconds + left) or 1)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan, what of it is missing, and what that takes."""
+    """A plan with its missing tasks, and the estimate of these."""
 
     plan: Plan
     data_set: DataSet
@@ -72,7 +72,7 @@ class Prepared:
 
 
 def prepare(plan: Plan, data_set: DataSet, workers: Workers) -> Prepared:
-    """Looks up what is missing, and divides it into tasks."""
+    """Finds the missing simulations, and divides them into tasks."""
     all_of = plan.simulations
     missing = data_set.missing(all_of)
     tasks = divide(missing, _most_bytes(workers.count))
@@ -84,8 +84,8 @@ def prepare(plan: Plan, data_set: DataSet, workers: Workers) -> Prepared:
 def run_prepared(
     prepared: Prepared, on_progress: Callable[[SweepProgress], None] = lambda progress: None
 ) -> SweepResult:
-    """Runs all tasks. Ctrl-C ends those in hand, but for some that are nearly done, and the result
-    is what is there.
+    """Runs all tasks. After Ctrl-C, running tasks are ended, except those that are nearly done, and
+    the result is partial.
     """
     data_set, speeds = prepared.data_set, prepared.speeds
     data_set.remove_abandoned()
@@ -95,16 +95,16 @@ def run_prepared(
     left = {id(task): task for task in prepared.tasks}
     under_way: dict[int, Progress] = {}
     done = 0
-    ends, asked = None, -math.inf
+    ends, estimated_at = None, -math.inf
 
     def show() -> None:
-        nonlocal ends, asked
+        nonlocal ends, estimated_at
         elapsed = time.monotonic() - began
-        if elapsed >= asked + _ESTIMATED_EVERY_SECONDS and len(under_way) + done:
+        if elapsed >= estimated_at + _ESTIMATED_EVERY_SECONDS and len(under_way) + done:
             waiting = [task for key, task in left.items() if key not in under_way]
             now = [*under_way.values()]
             ends = elapsed + seconds_left(speeds, waiting, now, prepared.workers.count)
-            asked = elapsed
+            estimated_at = elapsed
         seconds = None if ends is None else max(ends - elapsed, 0.0)
         on_progress(SweepProgress(done, total, len(failed), elapsed, seconds))
 
@@ -129,7 +129,7 @@ def run_prepared(
         close = getattr(answers, "close", None)
         if close is not None:
             close()
-    # Also where the handler of a signal that ended it raises nothing, or the signal is ignored.
+    # True after a signal even if its handler raised nothing, or the signal was ignored.
     is_partial = bool(left)
     ended = sum(len(one.task.simulations) for one in under_way.values())
     return SweepResult(prepared.plan, data_set, failed, is_partial, ended, is_whole=not is_partial)

@@ -19,7 +19,7 @@ from octavo.sweeps.content import file_hash
 from octavo.sweeps.python_design import PythonDesign
 
 _NAMES = ("name", "description", "source")
-"""Keys of a machine that decide no number."""
+"""Keys of a machine that have no effect on numbers."""
 COUNTING = (
     "layout",
     "skip_instructions",
@@ -33,18 +33,18 @@ COUNTING = (
     "first_quantum",
     "fast_forward",
 )
-"""The arguments of `configure_sim` that simulations of one sweep share and that decide numbers."""
+"""The arguments of `configure_sim` that are the same in a sweep and have an effect on numbers."""
 MACHINE_CHOICES = ("cores", "virtualised", "host_policy")
-"""The arguments of `configure_sim` that are short for settings of the machine."""
+"""The arguments of `configure_sim` that stand for settings of the machine."""
 
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace and what is in it."""
+    """A trace with the hash of its content."""
 
     uri: str
     hash: str
-    """Of its content: see `octavo.sweeps.content.trace_hash`."""
+    """See `octavo.sweeps.content.trace_hash`."""
     format: str | None = None
 
 
@@ -56,32 +56,32 @@ class TraceContent:
 
     @cached_property
     def hash(self) -> str:
-        """Of all of them, in order."""
+        """The hash of all files, in order."""
         hashes = [one.hash for one in self.files]
         return hashes[0] if len(hashes) == 1 else digest(canonical(hashes))
 
     @property
     def format(self) -> str | None:
-        """The one that was given, of those that are not synthetic."""
+        """The format that the user gave; synthetic traces have their own."""
         return next((one.format for one in self.files if one.format is not None), None)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine with all its settings, checked."""
+    """A checked machine with all its settings."""
 
     toml: str
-    """It stands alone."""
+    """The complete machine file."""
     numbers: str
-    """Canonical JSON of what decides numbers, with hashes in place of files."""
+    """Canonical JSON of the keys that have an effect on numbers, with hashes in place of files."""
     stream: str
-    """Machines with the same text can be fed by one reading of a trace."""
+    """A text that is equal for machines that one reading of a trace can feed."""
     footprint_bytes: int
     """An upper bound of the memory of one design at the start."""
 
     @cached_property
     def hash(self) -> str:
-        """Of the numbers."""
+        """The hash of `numbers`."""
         return digest(self.numbers)
 
 
@@ -94,15 +94,14 @@ class Simulation:
     design: str
     """Its name."""
     counting: str
-    """Canonical JSON of the arguments in `COUNTING`, each with its value; those that are younger
-    than the first data sets only where they matter.
-    """
+    """Canonical JSON of the arguments in `COUNTING`. Arguments that were added after the first data
+    sets are included only where they have an effect."""
     python: PythonDesign | None = None
     """The design, if it is written in Python."""
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
-        """Everything that decides the result, as plain data."""
+        """Everything that determines the result, as plain data."""
         return {
             "model": _core.MODEL,
             "trace": self.trace.hash,
@@ -115,7 +114,7 @@ class Simulation:
 
     @cached_property
     def key(self) -> str:
-        """The name of the result: 32 hex digits."""
+        """The name of the result, 32 hex digits."""
         return digest(canonical(self.resolved))
 
 
@@ -163,9 +162,8 @@ def _cause(
     design: str | type[Design],
     choices: Mapping[str, Any],
 ) -> str:
-    """The machine or the design that an error is about, as the beginning of its sentence: the
-    machine where another design has the error, too, both where none has; nothing where the
-    design has it on any machine.
+    """The beginning of an error's sentence. It is empty where the design has the error on any
+    machine, names the machine where another design has it, too, and names both otherwise.
     """
 
     def is_of(**given: Any) -> bool:
@@ -209,7 +207,7 @@ def resolve_counting(**choices: Any) -> str:
 
 
 def _with_contents(value: Any) -> Any:
-    """The same with a hash of its content for each file that a machine names."""
+    """The keys of a machine, with the hash of the content in place of each file name."""
     if isinstance(value, dict):
         return {
             key: file_hash(Path(inner)) if key == "file" else _with_contents(inner)

@@ -24,9 +24,9 @@ from octavo.tracing.program import find_program
 
 CROSSED, ZIPPED = "crossed", "zipped"
 _UNRECORDED = f"{SYNTHETIC}zipf"
-"""In place of a program's recording."""
+"""Stands for a program's recording in checks."""
 _MOST_NAME_BYTES = 200
-"""Of a program's name: a file name has up to 255, and a hash and a suffix follow it."""
+"""Limit of a program's name: a file name has up to 255 bytes, with a hash and a suffix."""
 _NUMBERS = (
     "skip_instructions",
     "max_instructions",
@@ -56,21 +56,21 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "virtualised": (bool,),
     "host_policy": (str,),
 }
-"""The keys, each with the types of its value."""
+"""The keys, each with the types of its values."""
 _OPTIONS = {"--set": "`parameters`", **{f"--{key.replace('_', '-')}": key for key in _CHOICES}}
-"""The keys that stand for options of the command line."""
+"""The keys that correspond to options of the command line."""
 _WORDS = {str: "a text", list: "a list", dict: "a table", int: "a whole number", bool: "true/false"}
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study file, read."""
+    """The content of a study file."""
 
     path: Path
     out: Path
     is_zipped: bool
     traces: Traces
-    """As the file has them."""
+    """Traces with the names in the file, which are relative to it."""
     programs: Mapping[str, Sequence[str]]
     machines: Mapping[str, str]
     designs: Sequence[str]
@@ -81,7 +81,7 @@ class Study:
     """Arguments of `configure_sim`."""
 
     def recording(self, name: str) -> Path:
-        """The trace of a program, recorded or not yet; another command is another trace."""
+        """The path of a program's trace, which need not exist; it depends on the command."""
         command = hashlib.blake2b("\0".join(self.programs[name]).encode(), digest_size=6)
         return self.out / "recordings" / f"{name}-{command.hexdigest()}.oct"
 
@@ -91,11 +91,11 @@ class Study:
         return [name for name in self.programs if not self.recording(name).exists()]
 
     def plan(self) -> Plan:
-        """All simulations. Raises OctavoError; programs have to be recorded."""
+        """All simulations. Raises OctavoError, also where a program is not recorded."""
         return self._resolved({name: str(self.recording(name)) for name in self.programs})
 
     def check(self) -> None:
-        """Refuses what cannot be simulated or recorded, before anything is. Raises OctavoError."""
+        """Checks that everything can be simulated and recorded. Raises OctavoError."""
         self._resolved(dict.fromkeys(self.programs, _UNRECORDED))
         for name in self.unrecorded:
             try:
@@ -116,7 +116,7 @@ class Study:
             raise UsageError(f"{self.path}: {_in_keys(str(error))}") from None
 
     def _placed(self, recordings: Mapping[str, str]) -> Traces:
-        """Traces by their places; in a list, the name of a program stands for its recording."""
+        """Traces by path; in a list, the name of a program stands for its recording."""
 
         def place(text: str) -> str:
             return _beside(self.path, text)
@@ -138,8 +138,8 @@ class Study:
         }
         lengths = {name: len(values) for name, values in lists.items() if len(values) != 1}
         if len(set(lengths.values())) > 1:
-            said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise UsageError(f"zipped lists have one length, or one value: {said}.")
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise UsageError(f"zipped lists have one length, or one value: {listed}.")
         most = max(lengths.values(), default=1)
         columns = [[*values] * (most if len(values) == 1 else 1) for values in lists.values()]
         return [
@@ -228,13 +228,13 @@ def _errors(given: Mapping[str, Any]) -> Any:
 
 
 def _in_keys(sentence: str) -> str:
-    """The sentence of an error with the keys of a study file in place of options."""
+    """The sentence of an error, with keys of a study file in place of options."""
     sentence = re.sub(r"`--set ([^`]+)`", r"`\1` of `parameters`", sentence)
     return re.sub(r"--[a-z-]+", lambda option: _OPTIONS.get(option[0], option[0]), sentence)
 
 
 def _holds_nul(value: Any) -> bool:
-    """Whether a text in it has a NUL character, keys included."""
+    """Whether a text in a value, or a key, has a NUL character."""
     if isinstance(value, dict):
         return any(map(_holds_nul, (*value, *value.values())))
     if isinstance(value, list):
@@ -243,7 +243,7 @@ def _holds_nul(value: Any) -> bool:
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether it can be the first part of one."""
+    """Whether the name can be the first part of a file name."""
     is_plain = "/" not in name and name == printable(name)
     return is_plain and 0 < len(os.fsencode(name)) <= _MOST_NAME_BYTES
 
@@ -271,5 +271,5 @@ def _named(given: Any, place: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def _beside(path: Path, text: str) -> str:
-    """A file by its place beside the study file."""
+    """The path of a file, relative to the study file; a URI or a synthetic trace as it is."""
     return text if text.startswith(SYNTHETIC) or "://" in text else str(path.parent / text)

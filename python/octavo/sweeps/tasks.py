@@ -1,4 +1,4 @@
-"""The unit of work of a sweep: designs, on machines that one reading of a trace can feed, and the
+"""Tasks, the unit of work of a sweep: simulations that one reading of a trace can feed, and the
 function that makes their tables. A task is plain data, and its tables depend on it alone.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from octavo.simulation.python_design import Design
 
 MOST_SIMULATIONS = 32
-"""In a task: more would lose more when one is killed, and save little decoding."""
+"""Limit of simulations in a task: more would save little decoding, and lose more in a kill."""
 METADATA = b"octavo"
 """The key of the metadata of a table: JSON."""
 COLUMNS = {
@@ -47,16 +47,14 @@ COLUMNS = {
     "counter": "string",
     "value": "int64",
 }
-"""The columns of a result: those of `octavo.simulation.rows`, and what they are about."""
+"""The columns of a result: labels, and the columns of `octavo.simulation.rows`."""
 _WHOLE = ("exited", "signalled", "limit")
-"""How a trace ends that was read as far as it was to be read."""
+"""Reasons of the end of a trace that was read completely, or up to the requested end."""
 _PER = 1000
 
 
 class Compressed:
-    """A data class that is sent to other processes compressed: machines, and tables, repeat each
-    other.
-    """
+    """A data class that is compressed when pickled, as machines and tables are repetitive."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = tuple(getattr(self, field.name) for field in fields(cast(Any, self)))
@@ -81,32 +79,32 @@ class Task(Compressed):
 
 @dataclass(frozen=True)
 class Finished(Compressed):
-    """The outcome of a task."""
+    """The outcome of a successful task."""
 
     tables: dict[str, pa.Table]
-    """By the key of the simulation."""
+    """Tables by the key of the simulation."""
     references: int
-    """Read from the trace."""
+    """References read from the trace."""
     seconds: float
     """The task's time, with the making of machines and tables."""
 
 
 @dataclass(frozen=True)
 class Underway:
-    """How far a task is."""
+    """The progress of a task."""
 
     portion: float
-    """Of its trace that is read."""
+    """The share of its trace that has been simulated."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a task has no tables."""
+    """The outcome of a failed task."""
 
     why: str
-    """A sentence."""
+    """The reason, a sentence."""
     traceback: str = ""
-    """Of a user's design."""
+    """The traceback of an error in a user's design."""
 
 
 def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> list[Task]:
@@ -130,7 +128,7 @@ def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> 
 def run_task(
     task: Task, on_progress: Callable[[Underway], None] = lambda progress: None
 ) -> Finished:
-    """Simulates; the same task gives the same tables on any machine. Raises OctavoError."""
+    """Runs a task; the same task gives the same tables on any machine. Raises OctavoError."""
     began = time.monotonic()
     first = task.simulations[0]
     counting = json.loads(first.counting)
@@ -163,8 +161,8 @@ def run_task(
 def simulated_portion(
     on_progress: Callable[[Underway], None],
 ) -> Callable[[Mapping[str, Any]], None]:
-    """A listener to the reading of a trace: what is read waits to be simulated, block by block, so
-    that only what came before the last block counts.
+    """A listener to the reading of a trace that reports the simulated share. The last block that
+    was read still waits to be simulated, so the share before it is reported.
     """
     portions = [0.0, 0.0]
 
@@ -180,7 +178,7 @@ def simulated_portion(
 def _configured(
     simulation: Simulation, design: str | type[Design], counting: Mapping[str, Any]
 ) -> SimConfiguration:
-    # A file in memory is gone with the process, which the kernel or a user may kill.
+    # A memfd needs no removal if the process is killed.
     with os.fdopen(os.memfd_create("machine"), "w", encoding="utf-8") as file:
         file.write(simulation.machine.toml)
         file.flush()
@@ -189,7 +187,7 @@ def _configured(
 
 
 def _alone(counted: CoreResult, at: int) -> CoreResult:
-    """The counts of one simulation of several."""
+    """The counts of one of several simulations."""
 
     def of_one(part: Any) -> Any:
         return {**part, "machines": part["machines"][at : at + 1]}
@@ -223,7 +221,7 @@ def _table(simulation: Simulation, result: SimResult) -> pa.Table:
 
 
 def _metrics(total: Simulated) -> Iterator[tuple[str, float | None]]:
-    """The numbers that most comparisons are about; None where one is undefined."""
+    """The metrics that most comparisons use; None where one is undefined."""
     instructions = total.instructions if total.stopped is None else 0
     yield "instructions", total.instructions
     yield "references", total.references
@@ -247,4 +245,4 @@ def _rate(count: int | None, instructions: int) -> float | None:
 METRICS = tuple(
     name for name, _ in _metrics(Simulated("", {}, instructions=0, references=0, base_cpi=0.0))
 )
-"""Their names, in order."""
+"""The names of the metrics, in order."""

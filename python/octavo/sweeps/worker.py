@@ -1,5 +1,5 @@
-"""A worker process of a sweep: takes tasks from standard input, and gives what came of them to
-standard output, until its input ends. It dies with the process that started it.
+"""A worker process of a sweep: reads tasks from standard input, and writes their outcomes to
+standard output, until its input ends. It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROGRESS_EVERY_SECONDS = 0.5
 def main() -> None:
     """Serves until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    # The output of libraries must not get between the answers.
+    # Output of libraries goes to standard error, so that it does not mix with the answers.
     os.dup2(2, 1)
     tasks: queue.Queue[Task] = queue.Queue()
     threading.Thread(target=_read, args=(tasks,), daemon=True).start()
@@ -43,12 +43,12 @@ def _read(tasks: queue.Queue[Task]) -> None:
         while True:
             tasks.put(pickle.load(sys.stdin.buffer))
     except EOFError:
-        # The task in hand has no use any more.
+        # The parent has ended, so the result of the present task is not needed.
         os._exit(0)
 
 
 def paced(send: Callable[[Underway], None]) -> Callable[[Underway], None]:
-    """Sends how far a task is now and then, and the end of its trace in any case."""
+    """A listener that sends the progress of a task from time to time, and always the end."""
     last = time.monotonic()
 
     def show(progress: Underway) -> None:
@@ -64,7 +64,7 @@ def paced(send: Callable[[Underway], None]) -> Callable[[Underway], None]:
 def answer(
     task: Task, on_progress: Callable[[Underway], None] = lambda progress: None
 ) -> Finished | Failed:
-    """The tables of a task, or why there are none."""
+    """The outcome of a task, its tables or its failure."""
     try:
         return run_task(task, on_progress)
     except OctavoError as error:
