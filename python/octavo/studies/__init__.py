@@ -1,10 +1,10 @@
-"""Papers that Octavo runs again, on programs of this machine: a folder for each.
+"""Studies: papers whose measurements Octavo repeats on programs of this machine.
 
-Its module runs and measures the programs and gives numbers their names; `study.toml` has the
-paper's numbers and its claims, with the expressions that decide them; `page.md` is the template of
-the page, and `figures.py` draws the charts. `claims` evaluates and `page` renders for all of them;
-`reproduction` is what they have in common. `all_papers` runs all studies, and `parts` keeps their
-results until a study is whole.
+Each study has a folder: its module runs and measures the programs and names the numbers;
+`study.toml` has the paper's numbers and claims, with the expressions that decide them; `page.md` is
+the template of the page, and `figures.py` draws the charts. All studies share `claims`, which
+evaluates the expressions, `page`, which renders the templates, and the classes of `reproduction`.
+`all_papers` runs all studies, and `parts` keeps results until a study is finished.
 """
 
 STUDIES = (
@@ -14,8 +14,8 @@ STUDIES = (
     "softvm",
     "perforated-pages",
 )
-"""By the names that users give; the folder of each has underscores in place of hyphens."""
+"""Names of the studies in commands; their folders have underscores in place of hyphens."""
 LARGE = "tailored-page-sizes"
-"""The one that has workloads of gigabytes, too."""
+"""The study that also has workloads of gigabytes."""
 ALL = "all"
-"""All of them, with one report."""
+"""The name that stands for all studies, with one report."""

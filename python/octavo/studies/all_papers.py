@@ -44,9 +44,9 @@ _USUAL_MINUTES = {
     "softvm": (3, 60),
     "perforated-pages": (25, 90),
 }
-"""Rough times on two processors: without programs, and with whole programs."""
+"""Rough minutes on two processors: apart from programs, and in all with whole programs."""
 _USUAL_INSTRUCTIONS = 400_000_000
-"""Of a program, about which a limit shortens it."""
+"""Rough length of a program; a lower limit shortens the study in proportion."""
 Writers = Mapping[str, Callable[[Path], None]]
 """Writers of files by their names."""
 
@@ -63,24 +63,26 @@ class Finished:
 
     @property
     def title(self) -> str:
-        """Of its paper."""
+        """The title of the study's paper."""
         return _TITLES.get(self.name, self.name)
 
     def count(self, holds: bool | None, *, today: bool = False) -> int:
-        """How many claims hold, differ or are undecided."""
-        return sum((of.today if today else of.holds) is holds for of in self.verdicts)
+        """How many claims hold (True), differ (False) or are undecided (None)."""
+        return sum(
+            (verdict.today if today else verdict.holds) is holds for verdict in self.verdicts
+        )
 
     @property
     def has_today(self) -> bool:
         """Whether programs of today were measured beside those like the paper's."""
-        return any(of.today is not None for of in self.verdicts)
+        return any(verdict.today is not None for verdict in self.verdicts)
 
 
 class AllPapers:
     """A reproduction of all papers in a directory."""
 
     def __init__(self, place: Path, version: str, max_instructions: int | None) -> None:
-        """`version` is that of Octavo's model: parts of another one are not used."""
+        """`version` is that of Octavo's model; parts of other versions are not used."""
         self.place, self._limit = place, max_instructions
         self._settings = {
             "schema": SCHEMA,
@@ -115,8 +117,8 @@ class AllPapers:
         return kept.exists() and self._read(kept) == self._settings
 
     def open(self, *, force: bool) -> None:
-        """Begins a reproduction in the directory, or continues the one there. With `force`, one of
-        other settings is begun again. Raises as `check` does.
+        """Begins a reproduction in the directory, or continues the one there. With `force`, a
+        reproduction with other settings is replaced. Raises as `check` does.
         """
         self.check(force=force)
         if self._is_ours():
@@ -134,8 +136,8 @@ class AllPapers:
         return found if isinstance(found, dict) else {}
 
     def finished(self) -> list[Finished]:
-        """The studies that are there, in the order of STUDIES."""
-        return [of for name in STUDIES if (of := self._finished(name)) is not None]
+        """The finished studies of the directory, in the order of STUDIES."""
+        return [study for name in STUDIES if (study := self._finished(name)) is not None]
 
     def _finished(self, name: str) -> Finished | None:
         path = self.place / name / _MANIFEST
@@ -143,7 +145,7 @@ class AllPapers:
             return None
         found = self._read(path)
         try:
-            verdicts = tuple(Verdict(**of) for of in found.pop("verdicts"))
+            verdicts = tuple(Verdict(**verdict) for verdict in found.pop("verdicts"))
             return Finished(**found, verdicts=verdicts)
         except (KeyError, TypeError):
             raise CannotRun(
@@ -151,13 +153,13 @@ class AllPapers:
             ) from None
 
     def estimate(self) -> str:
-        """The time that the rest takes, in a sentence."""
+        """The time that the remaining studies take, in a sentence."""
         done = self.finished()
-        left = [name for name in STUDIES if name not in {of.name for of in done}]
+        left = [name for name in STUDIES if name not in {study.name for study in done}]
         if not left:
             return f"All {len(STUDIES)} papers are done; nothing is left to run."
-        expected = sum(self._usual_seconds(of.name) for of in done)
-        ratio = sum(of.seconds for of in done) / expected if expected else 1.0
+        expected = sum(self._usual_seconds(study.name) for study in done)
+        ratio = sum(study.seconds for study in done) / expected if expected else 1.0
         seconds = ratio * sum(map(self._usual_seconds, left))
         basis = (
             "by the papers done here"
@@ -173,8 +175,8 @@ class AllPapers:
         return 60 * (least + share * (most - least))
 
     def run(self, request: Request, files: Callable[[str, Reproduction], Writers]) -> None:
-        """Runs the studies that are not there yet. `files` gives the files of a study. Raises
-        KeyboardInterrupt where the user stops it; finished parts stay.
+        """Runs the studies that are not finished yet. `files` gives the files of a study. Raises
+        KeyboardInterrupt where the user stops the run; finished parts are kept.
         """
         for number, name in enumerate(STUDIES, 1):
             if (self.place / name / _MANIFEST).exists():
@@ -212,8 +214,8 @@ class AllPapers:
         return {
             **self._settings,
             "is_partial": len(done) < len(STUDIES),
-            "studies": [asdict(of) for of in done],
-            "left": [name for name in STUDIES if name not in {of.name for of in done}],
+            "studies": [asdict(study) for study in done],
+            "left": [name for name in STUDIES if name not in {study.name for study in done}],
         }
 
     def summary(self) -> str:
@@ -230,15 +232,17 @@ class AllPapers:
     def write_report(self) -> None:
         """The summary, and below it the page of each finished study, in one file."""
         pages = []
-        for of in self.finished():
-            text = (self.place / of.name / f"{of.name}.md").read_text(encoding="utf-8")
-            pages.append(_nested(text, of.name))
+        for study in self.finished():
+            text = (self.place / study.name / f"{study.name}.md").read_text(encoding="utf-8")
+            pages.append(_nested(text, study.name))
         replace_text(self.place / f"{REPORT}.md", "\n".join([self.summary(), *pages]))
         replace_text(self.place / f"{REPORT}.json", to_json(self.document(), indent=2))
 
 
 def _nested(text: str, name: str) -> str:
-    """A page as a part of another: headings are one level lower, figures are in its directory."""
+    """A study's page as a part of the report: headings one level lower, and paths of figures with
+    the directory of the study.
+    """
     lines = [f"#{line}" if line.startswith("#") else line for line in text.splitlines()]
     return "\n".join(line.replace("](figure", f"]({name}/figure") for line in lines) + "\n"
 

@@ -2,12 +2,14 @@
 
 A study's `study.toml` has a table `[claim.KEY]` for each claim, in the order of the report:
 
-- `where` is the place in the paper, and `paper` its statement, with the number it leads to expect;
-- `of` is an expression for the measured values. The claim is undecided where it is none or empty;
-- `ours` is the answer in words, and `agrees` an expression for whether it agrees;
-- `line` says in words when it is taken to agree, and `why` why it may differ here;
+- `where` is the place in the paper, and `paper` its statement, with the number to expect;
+- `of` is an expression for the measured values. Where its result is none or empty, the claim is
+  undecided;
+- `ours` is the answer in words, and `agrees` an expression for whether the answer agrees;
+- `line` says in words when the answer counts as agreement, and `why` gives a possible cause of a
+  difference;
 - `test` is an expression for the measured values of the experiment that tests that cause: the same
-  measurement with one thing changed. `tested` is its answer in words, shown where the claim
+  measurement with one thing changed. `tested` is the result in words, shown where the claim
   differs; nothing is shown where the experiment was not made (`test` is none or empty).
 
 `of`, `agrees` and `test` are Jinja's expressions, `ours`, `why` and `tested` its templates, all of
@@ -47,18 +49,18 @@ Values = Mapping[str, Any]
 
 
 def _count_between(values: Iterable[float], low: float, high: float = math.inf) -> int:
-    """How many lie between two numbers, these included."""
+    """How many values lie between two numbers, both included."""
     return sum(low <= value <= high for value in values)
 
 
 _CALLED: tuple[Callable[..., Any], ...] = (
     *(abs, all, any, len, max, min, sum, _count_between, mean, median, geometric_mean),
 )
-FUNCTIONS = {of.__name__.lstrip("_"): of for of in _CALLED}
+FUNCTIONS = {function.__name__.lstrip("_"): function for function in _CALLED}
 _FORMATS: tuple[Callable[..., str], ...] = (
     *(format_bytes, format_count, format_cpi, format_growth, format_mpki, format_share, format),
 )
-FILTERS = {of.__name__.removeprefix("format_"): of for of in _FORMATS}
+FILTERS = {function.__name__.removeprefix("format_"): function for function in _FORMATS}
 """`format` is Python's: `{{ 0.5 | format(".0%") }}`."""
 
 
@@ -69,14 +71,14 @@ class Found:
     ours: str
     agrees: bool
     why: str = ""
-    """Why it may differ here."""
+    """A possible cause of a difference."""
     tested: str = ""
     """The result of the experiment that tests that cause; empty where none was made."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper with a number in it, or one that a number decides."""
+    """A statement of the paper that has a number, or that a number decides."""
 
     key: str
     paper: str
@@ -141,7 +143,7 @@ def load_claims(study: str) -> tuple[Claim, ...]:
     """The claims of a study."""
     table = load_study(study)
     shared = table.get("shared", "")
-    return tuple(Claim(key, **of, shared=shared) for key, of in table["claim"].items())
+    return tuple(Claim(key, **fields, shared=shared) for key, fields in table["claim"].items())
 
 
 def answers(study: str, values: Values) -> list[Answered]:
@@ -150,7 +152,7 @@ def answers(study: str, values: Values) -> list[Answered]:
 
 
 def found_by_key(study: str, values: Values) -> dict[str, Found]:
-    """The answers of other measurements to the claims that they decide, by the key of the claim."""
+    """The answers to the claims that the values decide, by the key of the claim."""
     return {claim.key: found for claim, found in answers(study, values) if found is not None}
 
 
@@ -191,5 +193,5 @@ def _template(source: str) -> Template:
 
 @cache
 def _names(source: str) -> frozenset[str]:
-    """The names that a template wants from outside."""
+    """The names that a template uses and does not define."""
     return frozenset(meta.find_undeclared_variables(environment().parse(source)))

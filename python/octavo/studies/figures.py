@@ -32,8 +32,9 @@ def bars(
     size: tuple[int, int],
     format: str = "",
 ) -> vl.Chart:
-    """A bar for each of `values`: its `program`, its `value`, and what `kind` names of it, which
-    has one of `colours`, in their order. `size` is a program's width and the height of all, pixels.
+    """Bars grouped by program. Each of `values` has the keys `program` and `value`, and a key with
+    the name that `kind` gives, which selects its colour; `colours` gives the order of the bars.
+    `size` is the width of one program and the height of the chart, in pixels.
     """
     width, height = size
     chart: vl.Chart = (
@@ -67,7 +68,7 @@ def bars(
 def lines_by_size(
     values: Values, key: str, names: Sequence[str], ticks: Iterable[int], y: vl.Y, *, height: int
 ) -> Spec:
-    """A line of each of `names` over the page size; the `key` of a value has its name."""
+    """A line for each of `names` over the page size; the `key` of a value holds the name."""
     x = vl.X("size:Q", title="page size", scale=LOG_2, axis=bytes_axis(ticks))
     colours = unordered_colours(names)
     marks = [MARKS[(number // len(UNORDERED)) % len(MARKS)] for number in range(len(names))]
@@ -91,8 +92,8 @@ def lines(
     *,
     point: int,
 ) -> vl.Chart:
-    """A line of each name in `colours`, with its mark of so many square pixels; the `key` of a
-    value has its name.
+    """A line for each name in `colours`, with its mark of `point` square pixels; the `key` of a
+    value holds the name.
     """
     shapes = dict(zip(colours, marks, strict=True))
     chart: vl.Chart = (

@@ -1,4 +1,4 @@
-"""Inputs for the studies' programs: made here, the same bytes every time."""
+"""Inputs for the studies' programs, generated from a fixed seed: the same bytes every time."""
 
 import random
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def _c_source(rng: random.Random) -> str:
 
 
 def _rust_source(rng: random.Random) -> str:
-    """Functions over collections, generic enough to keep the compiler busy."""
+    """Functions over generic collections, which the compiler has to instantiate."""
     parts = ["use std::collections::BTreeMap;\n"]
     for number in range(_FUNCTIONS // 4):
         factor, limit = rng.randrange(3, 99), rng.randrange(4, 40)
@@ -129,7 +129,7 @@ _KINDS = (
     "    for (j = i; j < {a}; j++) sum += g{n}(i, j) * (i == j ? 0.5 : 1.0 / (j - i));\n"
     "  return sum > 1e6 ? f{m}((long)sum) : (long)sum;\n}}\n",
 )
-"""Functions in the C of 1989, as a compiler of the time read them."""
+"""Templates of functions in C89, the input of a compiler of that time."""
 
 
 def _functions(rng: random.Random) -> str:

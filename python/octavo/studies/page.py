@@ -18,7 +18,7 @@ from octavo.studies.claims import environment
 
 
 def render_page(folder: str, /, **content: Any) -> str:
-    """The page of the study in a folder: of its module's names and `content`."""
+    """The page of the study in a folder; the template sees its module's names and `content`."""
     names = vars(import_module(f"octavo.studies.{folder}"))
     return render_template(f"{folder}/page.md", **{**names, **content})
 

@@ -29,15 +29,15 @@ _keeper: Keeper | None = None
 class Keeper:
     """A directory of parts."""
 
-    def __init__(self, place: Path, of: str, on_part: Callable[[], None] = lambda: None) -> None:
-        """`of` goes into each key: the version of Octavo, and settings. `on_part` is called after
+    def __init__(self, place: Path, salt: str, on_part: Callable[[], None] = lambda: None) -> None:
+        """`salt` goes into each key: the version of Octavo, and settings. `on_part` is called after
         each part that was computed.
         """
-        self._place, self._of, self._on_part = place, of, on_part
+        self._place, self._salt, self._on_part = place, salt, on_part
         place.mkdir(parents=True, exist_ok=True)
 
     def document(self, arguments: Sequence[str], compute: Callable[[], Document]) -> Document:
-        """The document of a command: as it was kept, or computed now."""
+        """The document of a command: the kept part, or else the result of `compute`, kept now."""
         key = self._key(arguments)
         kept = self._place / f"{key}.json.gz"
         trace = _output(arguments)
@@ -60,10 +60,10 @@ class Keeper:
         return made
 
     def _key(self, arguments: Sequence[str]) -> str:
-        """Temporary directories have other names in each run: a file there counts by its content,
-        and one that does not exist yet by its name.
+        """The key of a command's part. Temporary directories have other names in each run: a file
+        there is hashed by its content, and one that does not exist yet by its name.
         """
-        digest = hashlib.sha256(self._of.encode())
+        digest = hashlib.sha256(self._salt.encode())
         output = _output(arguments)
         root = re.escape(tempfile.gettempdir())
         for argument in arguments:
@@ -82,7 +82,7 @@ class Keeper:
 
 @contextmanager
 def keeping(keeper: Keeper) -> Iterator[None]:
-    """Within, `document_of` keeps and uses parts, on all threads."""
+    """In this context `document_of` keeps and uses parts, on all threads."""
     global _keeper
     _keeper = keeper
     try:
@@ -120,6 +120,6 @@ def _read(kept: Path) -> Document | None:
 def _content(path: Path) -> bytes:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while some := file.read(_HASHED_AT_ONCE):
-            digest.update(some)
+        while block := file.read(_HASHED_AT_ONCE):
+            digest.update(block)
     return digest.digest()

@@ -29,46 +29,46 @@ from octavo.studies.reproduction import Request
 _MOST_EVENTS = 100_000
 """Events of a workload, at most."""
 BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"
-"""Where `make workloads` puts them in a clone."""
+"""Where `make workloads` puts the workloads in a clone."""
 Measured = TypeVar("Measured")
 PHASES = 'kind = "phases"\n'
-"""Begins the description of a synthetic trace; a table `phase` for each of its parts follows."""
+"""The first line of a synthetic trace's description; a table `phase` for each phase follows."""
 PERIOD = "period"
 """The folder of workloads like the programs of two papers."""
 DISPLAY_SERVER = "Xvfb"
-"""A server of X without a screen."""
+"""An X server without a screen."""
 
 
 class NotMeasured(OctavoError):
-    """Why a program or a pass is left out of a study."""
+    """A program or a pass is left out of a study; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program of a study and its command, inputs filled in."""
+    """A program of a study and its command."""
 
     name: str
     command: tuple[str, ...]
     max_instructions: int | None = None
-    """After how many it is ended at the latest; None: never."""
+    """The instructions after which it is ended at the latest; None: no limit."""
     like: str | None = None
     """The program of the paper that it stands for; None for a program of today."""
     needs: tuple[str, ...] = ()
-    """Other commands that have to be there."""
+    """Other commands that have to be installed."""
     stream: str | None = None
-    """The description of a synthetic trace that stands for it, which is not recorded."""
+    """The description of a synthetic trace that is used in place of a recording."""
     begin: int = 0
-    """After how many instructions all memory of that trace has been touched."""
+    """The number of instructions after which all memory of that trace has been touched."""
     display: bool = False
-    """Whether it is a client of a display, which is started for it."""
+    """Whether it needs an X display, which is started for it."""
 
     @property
     def is_static(self) -> bool:
-        """Whether it is one of the statically linked workloads."""
+        """Whether the program is one of the statically linked workloads."""
         return Path(self.command[0]).parent == BUILT / PERIOD
 
     def missing(self) -> str | None:
-        """Why it cannot run here, if it cannot."""
+        """The reason why the program cannot run here; None if it can."""
         if self.stream is not None:
             return None
         if self.is_static:
@@ -84,20 +84,20 @@ def load_programs() -> list[Program]:
 
 
 def load_period(study: str) -> list[Program]:
-    """The programs like those of the paper of a study, inputs not yet filled in."""
-    return [_period_program(name, of) for name, of in _table()["like"][study].items()]
+    """The programs like those of a study's paper, inputs not yet filled in."""
+    return [_period_program(name, table) for name, table in _table()["like"][study].items()]
 
 
-def _period_program(name: str, of: Mapping[str, Any]) -> Program:
-    command, *arguments = of["command"]
-    if of.get("own", False):
+def _period_program(name: str, table: Mapping[str, Any]) -> Program:
+    command, *arguments = table["command"]
+    if table.get("own", False):
         command = str(BUILT / PERIOD / command)
     return Program(
         name,
         (command, *arguments),
-        like=of["like"],
-        needs=tuple(of.get("needs", ())),
-        display=of.get("display", False),
+        like=table["like"],
+        needs=tuple(table.get("needs", ())),
+        display=table.get("display", False),
     )
 
 
@@ -113,10 +113,9 @@ def measure_runs(
     measure: Callable[[Program, Any], Measured],
     skipped: dict[str, str],
 ) -> list[Measured]:
-    """Runs every program that is installed; gives what `measure` makes of each and its rows.
-    `skipped` gets why the others were left out.
-
-    `arguments` are a command of octavo and its options.
+    """Runs every program that is installed under a command of octavo with its options,
+    `arguments`; returns the results of `measure`, which takes a program and its rows. `skipped`
+    gets the reasons why other programs were left out.
     """
 
     def run(program: Program, command: list[str], place: Path) -> Measured:
@@ -133,8 +132,9 @@ def measure_traces(
     measure: Callable[[Program, Path], Measured],
     skipped: dict[str, str],
 ) -> list[Measured]:
-    """Records every program that is installed; gives what `measure` makes of each and its trace,
-    which is there until it returns. `skipped` gets why the others were left out.
+    """Records every program that is installed; returns the results of `measure`, which takes a
+    program and its trace. The trace is removed when `measure` returns. `skipped` gets the reasons
+    why other programs were left out.
     """
 
     def record(program: Program, command: list[str], place: Path) -> Measured:
@@ -164,11 +164,11 @@ def _measure(
     measure: Callable[[Program, list[str], Path], Measured],
     skipped: dict[str, str],
 ) -> list[Measured]:
-    """The results of `measure` for each program, its command with its inputs, and a directory."""
+    """The results of `measure`, which takes a program, its command with inputs, and a directory."""
     measured = []
     missing = {program.name: why for program in programs if (why := program.missing())}
     if missing:
-        # Said at once: a user may want to install them and begin again.
+        # Printed before anything runs: a user may want to install them and begin again.
         left_out = [f"{name} ({why})" for name, why in missing.items()]
         request.say(f"Left out: {', '.join(left_out)}")
         skipped.update(missing)
@@ -189,7 +189,9 @@ def _measure(
 
 @contextmanager
 def _display(program: Program) -> Iterator[dict[str, str]]:
-    """A display for a program that wants one, by the name that commands use; it ends with it."""
+    """A display for a program that needs one, by the name that commands use; it ends with the
+    context.
+    """
     if not program.display:
         yield {}
         return
@@ -202,8 +204,8 @@ def _display(program: Program) -> Iterator[dict[str, str]]:
         stderr=subprocess.DEVNULL,
     ) as server:
         os.close(its)
-        with os.fdopen(ours) as said:
-            number = said.readline().strip()
+        with os.fdopen(ours) as pipe:
+            number = pipe.readline().strip()
         try:
             if not number:
                 raise NotMeasured(f"{DISPLAY_SERVER} does not start")
@@ -226,8 +228,8 @@ def document(
     *,
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run,
 ) -> dict[str, Any]:
-    """The document of one run of octavo, whose files go to a directory, or a part that was kept.
-    Raises NotMeasured if it fails. `run` stands for `subprocess.run`.
+    """The document of one run of octavo, or the part that was kept of it. The run's files go to
+    `directory`. Raises NotMeasured if the run fails. `run` is called in place of `subprocess.run`.
     """
     return document_of(arguments, lambda: _document(arguments, directory, run))
 
@@ -239,7 +241,7 @@ def _document(
 ) -> dict[str, Any]:
     """Runs octavo.
 
-    Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
+    Output goes to a file: some programs (grep, tar) do almost no work when it is /dev/null.
     """
     path = directory / "run.json"
     command, *rest = arguments
@@ -255,8 +257,8 @@ def _document(
             check=False,
         )
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise NotMeasured(said[-1] if said else f"ended with status {done.returncode}")
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
+        raise NotMeasured(errors[-1] if errors else f"ended with status {done.returncode}")
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
 
@@ -279,10 +281,13 @@ def simulated_of(result: Mapping[str, Any], *, of_all: bool = False) -> dict[str
             for row in rows
             if row.get("design") == design and "interval" not in row
         }
-        one = Simulated(design, counts, totals["instructions"], totals["references"], base_cpi)
+        simulated = Simulated(
+            design, counts, totals["instructions"], totals["references"], base_cpi
+        )
+        has_memory = not simulated.count("os", "out_of_memory")
         # A design that stops in the warm-up has no counts.
-        if not one.count("os", "out_of_memory") and one.count("tlb.l1d", "accesses"):
-            found[design] = one
+        if has_memory and simulated.count("tlb.l1d", "accesses"):
+            found[design] = simulated
     return found
 
 
@@ -293,11 +298,11 @@ def scope(begin: int, end: int | None) -> list[str]:
 
 
 def region_of(trace: Path) -> tuple[int, int | None]:
-    """The instructions at which a workload's region of interest begins and ends. Where it was ended
-    inside, the region ends with the trace. Raises NotMeasured if it was ended before.
+    """The instructions at which a workload's region of interest begins and ends; the end is None
+    where the program was ended inside the region. Raises NotMeasured if it was ended before.
     """
-    listed = events(trace)
-    at = {of["event"]: of["instruction"] for of in listed if of["event"].startswith("mark ")}
+    marks = [event for event in events(trace) if event["event"].startswith("mark ")]
+    at = {mark["event"]: mark["instruction"] for mark in marks}
     if "mark 1" not in at:
         raise NotMeasured("it was ended before its region of interest")
     return at["mark 1"], at.get("mark 2")
@@ -310,18 +315,18 @@ def events(trace: Path) -> list[dict[str, Any]]:
 
 
 def simulate(machine: str, timing: str = "additive") -> list[str]:
-    """The command that simulates a machine, without settings, designs and a trace."""
+    """The start of a command that simulates a machine: settings, designs and a trace follow."""
     return ["sim", "--timing", timing, "--machine", machine]
 
 
 def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Options of a machine."""
+    """The options that give a machine these settings."""
     for text in setting_texts(settings):
         yield from ("--set", text)
 
 
 Kind = Literal["workload", "stream", "program"]
-"""A stream is a synthetic trace of gigabytes, on the machine as it is."""
+"""A stream is a synthetic trace of gigabytes, on the machine without changed settings."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +336,7 @@ class Subject:
     program: Program
     kind: Kind
     settings: dict[str, Any]
-    """Of the machine."""
+    """Settings of the machine."""
 
 
 def subjects(*, large: bool, machine: str) -> list[Subject]:
@@ -346,24 +351,25 @@ def subjects(*, large: bool, machine: str) -> list[Subject]:
         for name, commands in table["workloads"].items()
     ]
     streams = [
-        Subject(stream_program(name, of), "stream", {}) for name, of in table["streams"].items()
+        Subject(stream_program(name, phase), "stream", {})
+        for name, phase in table["streams"].items()
     ]
     limit = None if large else usual_instructions()
-    programs = [replace(of, max_instructions=limit) for of in load_programs()]
+    programs = [replace(program, max_instructions=limit) for program in load_programs()]
     return [*made, *streams, *(Subject(program, "program", {}) for program in programs)]
 
 
-def stream_program(name: str, of: Mapping[str, Setting]) -> Program:
-    """A workload as a synthetic trace: each page is touched once, in order, before its loop."""
-    pages = byte_size(str(of["bytes"])) // BASE_PAGE
+def stream_program(name: str, loop: Mapping[str, Setting]) -> Program:
+    """A workload as a synthetic trace: each page is touched once, in order, before the loop."""
+    pages = byte_size(str(loop["bytes"])) // BASE_PAGE
     first: dict[str, Setting] = {"kind": "strided", "stride": BASE_PAGE, "references": pages}
-    first |= {"bytes": of["bytes"], "base": of["base"], "stores": 1, "instructions": 1}
-    text = PHASES + "".join(toml_table("phase", phase) for phase in (first, of))
+    first |= {"bytes": loop["bytes"], "base": loop["base"], "stores": 1, "instructions": 1}
+    text = PHASES + "".join(toml_table("phase", phase) for phase in (first, loop))
     return Program(name, (name,), stream=text, begin=pages)
 
 
 def usual_instructions() -> int:
-    """After how many a real program is ended, but with large sizes."""
+    """The instructions after which a real program is ended, except with large sizes."""
     return int(_table()["usual_instructions"])
 
 
@@ -373,13 +379,13 @@ def usual_host(machine: str) -> dict[str, Any]:
 
 
 def usual_scale() -> int:
-    """By what the machines of workloads of the usual sizes are smaller."""
+    """The factor by which machines for workloads of the usual sizes are smaller."""
     return int(_table()["usual_scale"])
 
 
 def extent(subject: Subject, trace: Path, at_most: int | None = None) -> tuple[int, int | None]:
-    """The instructions at which what counts begins and ends: of a workload its region of interest,
-    or so much of it, of a real program everything.
+    """The instructions at which counting begins and ends: a workload's region of interest, a stream
+    after its first touches, a whole real program; `at_most` instructions of each.
     """
     begin: int
     end: int | None
@@ -393,7 +399,7 @@ def extent(subject: Subject, trace: Path, at_most: int | None = None) -> tuple[i
 
 
 def _workload(command: Sequence[str]) -> tuple[str, ...]:
-    """A workload's command: from where it was built, unless it is installed. Nothing is checked."""
+    """A workload's command, from BUILT unless it is installed; without the check of its result."""
     name, *arguments = command
     built = BUILT / name
     if shutil.which(name) is None and os.access(built, os.X_OK):

@@ -1,4 +1,4 @@
-"""The parts that all studies have in common: the request for one, and its result."""
+"""The classes that all studies share: the request for a study, and its result."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from octavo.studies.claims import Answered, Found, Values, answers, claims_docum
 from octavo.studies.page import render_page
 
 Say = Callable[[str], None]
-"""Hears a line of progress."""
+"""A function that is called with each line of progress."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """How a study is to be run."""
+    """The options of a study's run."""
 
     on_program: Say
-    """Hears the name of each program as it starts."""
+    """Called with the name of each program as it starts."""
     say: Say = lambda line: None
-    """Hears the progress of everything else."""
+    """Called with all other progress."""
     max_instructions: int | None = None
-    """Each program ends after so many instructions; None: when it is done."""
+    """The instructions after which each program is ended; None: programs run to their end."""
     large: bool = False
     """Workloads of the paper's sizes, where a study has two sizes."""
 
@@ -39,7 +39,7 @@ class Verdict:
     ours: str
     holds: bool | None
     today: bool | None = None
-    """Of programs of today, where others that are like the paper's decide the claim."""
+    """Whether it holds for programs of today, where others like the paper's decide the claim."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Reproduction(ABC):
     folder: ClassVar[str]
     """The name of the study's folder."""
     measurements: Sequence[Any] = ()
-    """One for each program, like the paper's where a study has such; their method `flat` gives the
-    record of the program.
+    """One for each program; of programs like the paper's where a study has them. The method `flat`
+    of each gives the record of the program.
     """
     skipped: Mapping[str, str] = field(default_factory=dict)
     """The programs that were left out, and why."""
     max_instructions: int | None = None
-    """After how many each program was ended; None where it was not."""
+    """The instructions after which each program was ended; None where there was no limit."""
     today: Sequence[Any] = ()
-    """The same of programs of today, where those like the paper's decide the claims."""
+    """Measurements of programs of today, where programs like the paper's decide the claims."""
     is_partial: bool = False
-    """Whether Ctrl-C ended it: it has what was done by then."""
+    """Whether Ctrl-C ended the study, which then has the results up to that time."""
 
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON; each study adds what it has measured."""
@@ -75,7 +75,7 @@ class Reproduction(ABC):
         return claims_document(self.answered())
 
     def values(self) -> Values:
-        """The measured numbers that the claims speak of, by name."""
+        """The measured numbers that the claims are about, by name."""
         return {}
 
     def answered(self) -> list[Answered]:
@@ -83,11 +83,11 @@ class Reproduction(ABC):
         return answers(self.folder, self.values())
 
     def values_today(self) -> Values:
-        """The same numbers, of the programs of today."""
+        """The numbers of `values`, of the programs of today."""
         return {}
 
     def answered_today(self) -> dict[str, Found]:
-        """The answers of today's programs by the key of the claim, where others decide."""
+        """The answers of programs of today by the key of the claim, where other programs decide."""
         return found_by_key(self.folder, self.values_today()) if self.today else {}
 
     def verdicts(self) -> list[Verdict]:
@@ -109,7 +109,7 @@ class Reproduction(ABC):
         return verdicts
 
     def records(self) -> list[dict[str, Any]]:
-        """A flat record for each row of the table in Parquet; those of today come last."""
+        """A flat record for each row of the table in Parquet; programs of today come last."""
         return [measured.flat() for measured in (*self.measurements, *self.today)]
 
     def page_names(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Reproduction(ABC):
         return {"claims": self.answered(), "today": self.answered_today()}
 
     def markdown(self) -> str:
-        """The page: every table beside what the paper says."""
+        """The page: every table beside the paper's numbers."""
         return render_page(self.folder, study=self, **self.page_names())
 
     def figures(self) -> dict[str, dict[str, Any]]:

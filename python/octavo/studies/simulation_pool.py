@@ -36,11 +36,11 @@ class Done:
     """The results of several passes."""
 
     documents: dict[str, dict[str, Any]]
-    """By key, of the passes that ran to their end."""
+    """The results of the passes that ran to their end, by key."""
     failed: dict[str, str]
-    """By key, the errors of the others."""
+    """The errors of the other passes, by key."""
     is_partial: bool
-    """Whether the user stopped them."""
+    """Whether the user stopped the passes."""
 
 
 class _Children:
@@ -52,7 +52,7 @@ class _Children:
         self.is_stopped = False
 
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
-        """As `subprocess.run`, in a session of its own: the terminal's Ctrl-C is for us."""
+        """Like `subprocess.run`, in a new session: Ctrl-C in the terminal signals only Octavo."""
         options.pop("check")
         with self._lock:
             if self.is_stopped:
@@ -60,14 +60,14 @@ class _Children:
             child = subprocess.Popen(command, start_new_session=True, **options)
             self._running.add(child)
         try:
-            said, wrong = child.communicate()
+            output, errors = child.communicate()
         finally:
             with self._lock:
                 self._running.discard(child)
-        return subprocess.CompletedProcess(command, child.returncode, said, wrong)
+        return subprocess.CompletedProcess(command, child.returncode, output, errors)
 
     def stop(self) -> None:
-        """Ends the running passes; no other begins."""
+        """Ends the running passes; no other pass begins."""
         with self._lock:
             self.is_stopped = True
             for child in self._running:
@@ -75,8 +75,8 @@ class _Children:
 
 
 def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = None) -> Done:
-    """Runs all passes, as many at once as there are processors or `jobs`; progress is shown under
-    the name `what`. On Ctrl-C running passes are ended, and finished ones returned.
+    """Runs all passes, `jobs` at once (usually as many as there are processors); progress is shown
+    under the name `what`. On Ctrl-C running passes are ended, and finished results returned.
     """
     documents: dict[str, dict[str, Any]] = {}
     failed: dict[str, str] = {}
@@ -85,35 +85,35 @@ def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = N
     is_partial = False
     with TemporaryDirectory("octavo-study-") as name:
 
-        def one(number: int, of: Pass) -> dict[str, Any]:
+        def run_one(number: int, task: Pass) -> dict[str, Any]:
             place = Path(name) / str(number)
             place.mkdir()
-            return document(of.arguments, place, run=children.run)
+            return document(task.arguments, place, run=children.run)
 
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
             waiting: dict[Future[dict[str, Any]], Pass] = {
-                pool.submit(one, number, of): of for number, of in enumerate(passes)
+                pool.submit(run_one, number, task): task for number, task in enumerate(passes)
             }
             try:
                 while waiting:
                     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                        of = waiting.pop(future)
+                        task = waiting.pop(future)
                         try:
-                            documents[of.key] = future.result()
+                            documents[task.key] = future.result()
                         except NotMeasured as why:
-                            failed[of.key] = str(why)
+                            failed[task.key] = str(why)
                         progress.one_more()
             except KeyboardInterrupt:
                 is_partial = True
                 children.stop()
                 for future in waiting:
                     future.cancel()
-                failed.update({of.key: STOPPED for of in waiting.values()})
+                failed.update({task.key: STOPPED for task in waiting.values()})
     return Done(documents, failed, is_partial)
 
 
 class _Progress:
-    """Shows now and then how many passes are done and how long the rest takes."""
+    """Shows at intervals how many passes are done and how long the rest takes."""
 
     def __init__(self, what: str, total: int, say: Say) -> None:
         self._what, self._total, self._say = what, total, say

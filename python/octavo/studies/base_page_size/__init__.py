@@ -41,16 +41,16 @@ class Measurement:
     data_left_256k: float | None
     data_left_2m: float | None
     data_low_at: int | None
-    """Smallest page size with low data misses, in bytes; None when none measured has them."""
+    """The smallest page size with low data misses, in bytes; None if no measured size has them."""
     touched_bytes_4k: int
     code_bytes_4k: int
     code_growth_16k: float
     code_growth_256k: float
     data_growth_256k: float
     advised_left: float | None
-    """Of all 4 KiB misses, those left with 16 KiB pages for code and 256 KiB pages for data."""
+    """The share of 4 KiB misses that is left with 16 KiB pages for code and 256 KiB for data."""
     advised_growth: float
-    """Of code and data together, with these pages."""
+    """Growth of code and data together, with these pages."""
 
     def flat(self) -> dict[str, Any]:
         """The figures and the verdict on each claim, by its key."""
@@ -70,7 +70,7 @@ class Study(Reproduction):
     measurements: tuple[Measurement, ...] = ()
 
     def claims(self) -> list[dict[str, Any]]:
-        """Of each claim, how many programs agree, disagree, and have too few misses to decide."""
+        """For each claim, how many programs agree, disagree, and have too few misses to decide."""
         records = self.records()
         claims = []
         for claim in load_claims(STUDY):
@@ -93,15 +93,15 @@ def run_study(request: Request) -> Study:
     """Runs every program that is installed."""
     skipped: dict[str, str] = {}
 
-    def of(program: Program, rows: Sequence[Row]) -> Measurement:
+    def measure_program(program: Program, rows: Sequence[Row]) -> Measurement:
         return measure(program.name, rows)
 
-    measured = measure_runs(["run"], load_programs(), request, of, skipped)
+    measured = measure_runs(["run"], load_programs(), request, measure_program, skipped)
     return Study(tuple(measured), skipped, request.max_instructions)
 
 
 def measure(program: str, rows: Sequence[Row]) -> Measurement:
-    """The figures that the claims speak of."""
+    """The numbers that the claims are about, from the rows of one program."""
     rows = main_process(rows)
     whole = whole_program(rows)
     totals = stream_counters(rows)

@@ -66,9 +66,9 @@ PANELS: tuple[tuple[str, float, Layout, bool], ...] = (
     ("c", 0.25, "dispersed", True),
     ("d", 0.25, "dispersed", False),
 )
-"""Of Figure 8: fraction of holes, layout, and whether holes are allocated."""
+"""The panels of Figure 8: name, fraction of holes, layout, and whether holes are allocated."""
 AXES = ("portion", "fraction", "layout", "large")
-"""Columns of the records that say how memory is fragmented."""
+"""Columns of the records that describe the fragmentation of memory."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Study(Reproduction):
     redis: tuple[RedisMeasurement, ...] = ()
     faults: tuple[FaultRow, ...] = ()
     experiments: Mapping[str, tuple[GridRow, ...]] = field(default_factory=dict)
-    """By their names."""
+    """The rows of each experiment, by its name."""
 
     def with_faults(self, portion: float, layout: Layout) -> FaultRow | None:
         """The row of one memory with faults."""
@@ -97,11 +97,11 @@ class Study(Reproduction):
         return next((row for row in self.faults if row.faults == wanted), None)
 
     def at(self, fragments: Fragments, *, is_allocated: bool = True) -> GridRow | None:
-        """The row of one memory of the grid. Where no region has holes, one stands for all."""
+        """The row of one memory of the grid. Memories without holes share one row."""
         for row in self.grid:
-            of = row.point.fragments
-            is_same = of == fragments or (
-                of.portion == fragments.portion == 0 and of.large == fragments.large
+            other = row.point.fragments
+            is_same = other == fragments or (
+                other.portion == fragments.portion == 0 and other.large == fragments.large
             )
             if is_same and row.point.is_allocated == is_allocated:
                 return row
@@ -123,12 +123,12 @@ class Study(Reproduction):
     def perforated(
         self, portion: float, fraction: float, layout: Layout, *, is_allocated: bool = True
     ) -> Counted | None:
-        """Perforated pages on one memory of the grid."""
+        """The counts of perforated pages on one memory of the grid."""
         row = self.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
         return None if row is None else row.designs.get(PERFORATED)
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of; None of what was not measured."""
+        """The numbers that the claims are about; None for a number that was not measured."""
         return {
             **self._values_of_grid(),
             "native": self._values_of_programs(is_virtual=False),
@@ -140,12 +140,12 @@ class Study(Reproduction):
         }
 
     def _values_of_grid(self) -> dict[str, Any]:
-        best, none = (self.at(_NONE, is_allocated=of) for of in (True, False))
+        best, none = (self.at(_NONE, is_allocated=is_allocated) for is_allocated in (True, False))
         ideal = None if best is None else best.designs.get(best.baseline)
 
         def by_layout(*fractions: float) -> list[list[Counted | None]]:
             memories = [(portion, fraction) for portion in PORTIONS[1:] for fraction in fractions]
-            return [[self.perforated(*of, layout) for of in memories] for layout in LAYOUTS]
+            return [[self.perforated(*memory, layout) for memory in memories] for layout in LAYOUTS]
 
         clustered, dispersed = by_layout(0.25)
         all_holes = [self.at(Fragments(1.0, 0.9, layout)) for layout in LAYOUTS]
@@ -189,7 +189,7 @@ class Study(Reproduction):
         }
 
     def _values_of_programs(self, *, is_virtual: bool) -> dict[str, list[float]]:
-        """On the memory that the paper had found."""
+        """The numbers of the programs on the memory that the paper measured."""
         rows = [
             (measured, row)
             for measured in self.programs
@@ -208,8 +208,8 @@ class Study(Reproduction):
         }
 
     def _values_of_redis(self, name: str) -> dict[str, Any]:
-        """Of the first measurement whose name begins so."""
-        measured = next((of for of in self.redis if of.name.startswith(name)), None)
+        """The numbers of the first measurement whose name begins with `name`."""
+        measured = next((one for one in self.redis if one.name.startswith(name)), None)
         if measured is None:
             return dict.fromkeys(("bloat", "growth", "misses", "saved", "first_misses"))
         base, large, one = map(measured.mpki, (BASE, BASELINE, PERFORATED))
@@ -238,9 +238,10 @@ class Study(Reproduction):
             names = ("over_gtsm", "large_pages_with_faults", "covered_by_gtsm", "gtsm_elsewhere")
             return dict.fromkeys(names)
         over, last = _both(row.designs, PERFORATED, GTSM), None
-        # Where faults are fewer GTSM has large pages for all.
-        fewer = [of for of in self.faults if of.faults.layout == "dispersed" and of.covered == 1.0]
-        most = max(fewer, key=lambda of: of.faults.portion, default=None)
+        # With few faults GTSM has large pages for all regions.
+        dispersed = [one for one in self.faults if one.faults.layout == "dispersed"]
+        fewer = [one for one in dispersed if one.covered == 1.0]
+        most = max(fewer, key=lambda one: one.faults.portion, default=None)
         if most is not None and most is not row and (other := most.relative(PERFORATED, GTSM)):
             last = {
                 "gain": other - 1,
@@ -265,7 +266,7 @@ class Study(Reproduction):
         }
 
     def _values_of_experiments(self) -> dict[str, Any]:
-        """Of those that were made."""
+        """The numbers of the experiments; None for an experiment that was not made."""
         fast, small = (self.experiments.get(name) for name in ("fast cache", "small cache"))
         of_small = None
         if small is not None:
@@ -273,7 +274,7 @@ class Study(Reproduction):
             best = {BASELINE: none.designs[none.baseline], PERFORATED: worst.designs[PERFORATED]}
             of_small = _both(best, PERFORATED, BASELINE)
         return {
-            "gains_with_fast_cache": None if fast is None else _known(of.gain() for of in fast),
+            "gains_with_fast_cache": None if fast is None else _known(row.gain() for row in fast),
             "worst_with_small_cache": of_small,
         }
 
@@ -293,12 +294,13 @@ class Study(Reproduction):
         }
 
     def records(self) -> list[dict[str, Any]]:
-        """A flat record for each run of a design: where it ran, and everything counted."""
+        """A flat record for each run of a design: its memory, and all counts."""
         records: list[dict[str, Any]] = []
 
-        def add(of: str, holes: str | None, designs: Mapping[str, Counted], **axes: Any) -> None:
-            where = {"of": of, "holes": holes, **dict.fromkeys(AXES), **axes}
-            records.extend({**where, "design": name, **_flat(one)} for name, one in designs.items())
+        def add(name: str, holes: str | None, designs: Mapping[str, Counted], **axes: Any) -> None:
+            where = {"of": name, "holes": holes, **dict.fromkeys(AXES), **axes}
+            for design, counted in designs.items():
+                records.append({**where, "design": design, **_flat(counted)})
 
         for row in self.grid:
             kind = "allocated" if row.point.is_allocated else "unallocated"
@@ -310,12 +312,19 @@ class Study(Reproduction):
                 add(measured.program, mode, at.designs, **_axes(at.fragments))
         for server in self.redis:
             add(server.name, "unallocated", server.designs)
-        for of in self.faults:
-            add("faults", None, of.designs, layout=of.faults.layout, portion=of.faults.portion)
+        for row_of_faults in self.faults:
+            faults = row_of_faults.faults
+            add(
+                "faults",
+                None,
+                row_of_faults.designs,
+                layout=faults.layout,
+                portion=faults.portion,
+            )
         return records
 
     def page_names(self) -> dict[str, Any]:
-        """A row of the grid by the figures of its memory."""
+        """The names for the page; `at` gives the row of one memory of the grid."""
 
         def at(portion: float, fraction: float, layout: Layout, allocated: bool) -> GridRow | None:
             return self.at(Fragments(portion, fraction, layout), is_allocated=allocated)
@@ -333,7 +342,7 @@ def _gains(row: GridRow | None) -> dict[str, float | None] | None:
 
 
 def _both(counted: Mapping[str, Counted], design: str, base: str) -> dict[str, float | None] | None:
-    """How much faster one design is than another, by each time."""
+    """How much faster one design is than another, by each measure of time."""
     more = gain(counted, design, base)
     if more is None:
         return None
@@ -344,19 +353,19 @@ def _both(counted: Mapping[str, Counted], design: str, base: str) -> dict[str, f
     }
 
 
-def _axes(of: Fragments) -> dict[str, Any]:
-    return {**asdict(of), "large": of.clean}
+def _axes(fragments: Fragments) -> dict[str, Any]:
+    return {**asdict(fragments), "large": fragments.clean}
 
 
-def _flat(of: Counted) -> dict[str, Any]:
-    record = of.record()
+def _flat(counted: Counted) -> dict[str, Any]:
+    record = counted.record()
     content = record.pop("content")
     return {**record, **{f"content.{kind}": content.get(kind) for kind in KINDS}}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much a study does."""
+    """The memories, programs and experiments of a study."""
 
     grid: Sequence[Point]
     grid_size: Size
@@ -365,20 +374,20 @@ class Plan:
     faults: Sequence[Faults] = ()
     experiments: Sequence[Experiment] = ()
     memories: Sequence[Fragments] = (SEEN,)
-    """Of the programs. The core executes each program on each of them."""
+    """Memories for the programs; the core executes each program on each memory."""
 
 
 def usual_plan() -> Plan:
     """The whole grid, every program, Redis, faults."""
     faults = tuple(faulty_memories())
     every = subjects(large=False, machine=MACHINE)
-    streamed = [of.program.name.partition(",")[0] for of in every if of.kind == "stream"]
-    chosen = [of for of in every if of.kind != "workload" or of.program.name not in streamed]
+    streamed = [one.program.name.partition(",")[0] for one in every if one.kind == "stream"]
+    chosen = [one for one in every if one.kind != "workload" or one.program.name not in streamed]
     return Plan(tuple(points()), Size(), chosen, RedisSize(), faults, tuple(experiments()))
 
 
 def run_study(request: Request, plan: Plan | None = None) -> Study:
-    """Runs everything. If the user stops the study, it holds what was done."""
+    """Runs the plan. If the user stops it, the study has the results up to that time."""
     plan = plan or usual_plan()
     if plan.redis is not None and (missing := missing_server()):
         request.say(f"Left out: Redis ({missing})")

@@ -25,22 +25,22 @@ from octavo.studies.perforated_pages.random_accesses import FRACTIONS, GTSM, IDE
 _WIDTH, _HEIGHT = 300, 230
 _SMALL_WIDTH, _SMALL_HEIGHT = 190, 150
 _COLUMNS = 3
-"""Programs beside one another."""
+"""Panels of programs in a row."""
 _BASELINE_NAME = "2 MiB + 4 KiB"
 _BASELINE_COLOUR = "#333333"
 
 
 def figures_of(study: Study) -> dict[str, Spec]:
-    """Every figure, by the name of its file; none of what was not measured."""
+    """Every figure that has measurements, by the name of its file."""
     figures: dict[str, Spec] = {}
     if study.grid:
         figures["figure-7"] = _grid(study)
         if contents := _contents(study):
             figures["figure-8"] = contents
     for figure, is_virtual in (("figure-9", False), ("figure-11", True)):
-        of = [m for m in study.programs if m.is_virtual == is_virtual and m.rows]
-        if of:
-            figures[figure] = _nested_programs(of) if is_virtual else _programs(of)
+        shown = [m for m in study.programs if m.is_virtual == is_virtual and m.rows]
+        if shown:
+            figures[figure] = _nested_programs(shown) if is_virtual else _programs(shown)
     if study.faults:
         figures["figure-10"] = _faults(study)
     return figures
@@ -59,8 +59,8 @@ def _grid(study: Study) -> Spec:
                     if row is None:
                         continue
                     designs = [(PERFORATED, f"{fraction:.0%}")]
-                    # The baseline is drawn once, at this fraction. Where holes are allocated it
-                    # makes no difference to it; where they are not, more of them are fewer pages.
+                    # The baseline is drawn once, for one fraction. Allocated holes do not change
+                    # it; the more holes are unallocated, the fewer pages it has.
                     if fraction == FRACTIONS[1]:
                         designs.append((row.baseline, _BASELINE_NAME))
                     for design, name in designs:
@@ -76,7 +76,7 @@ def _grid(study: Study) -> Spec:
 
 
 def _faults(study: Study) -> Spec:
-    """Figure 10: a curve a design over the share of dispersed faults."""
+    """Figure 10: a curve for each design over the share of dispersed faults."""
     names = {BASELINE: _BASELINE_NAME, GTSM: "GTSM", PERFORATED: "perforated", IDEAL: "ideal 2 MiB"}
     values: Values = []
     for row in study.faults:
@@ -97,7 +97,9 @@ def _curves(
     *,
     has_baseline: bool = True,
 ) -> vl.Chart:
-    """A curve of each over the portion, the baseline's in black if it is the same for all."""
+    """A curve for each of `names` over the portion; with `has_baseline`, a black one for the
+    baseline.
+    """
     width, height = size
     colours = ordered_colours(names)
     if has_baseline:
@@ -154,7 +156,9 @@ _KINDS_OF_HOLES = [
 
 
 def _points(measured: ProgramMeasurement, design: str) -> Values:
-    """One design's curves over the portion, each from what large pages give unfragmented."""
+    """The curves of one design over the portion; each begins at the gain of large pages in
+    unfragmented memory.
+    """
     ideal = measured.large_gain
     values: Values = []
     if ideal is not None:
@@ -167,12 +171,12 @@ def _points(measured: ProgramMeasurement, design: str) -> Values:
     return values
 
 
-def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
-    """Figure 9: a panel a program, a curve for each fraction and layout."""
+def _programs(shown: Sequence[ProgramMeasurement]) -> Spec:
+    """Figure 9: a panel for each program, a curve for each fraction and layout."""
     names = _KINDS_OF_HOLES
     panels = []
     first = _kind_of_holes(PROGRAM_FRACTIONS[0], LAYOUTS[0])
-    for measured in of:
+    for measured in shown:
         baseline = [
             {**point, "of": _BASELINE_NAME}
             for point in _points(measured, BASELINE)
@@ -184,12 +188,13 @@ def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
     return finished(vl.concat(panels, columns=_COLUMNS).resolve_scale(y="independent"))
 
 
-def _nested_programs(of: Sequence[ProgramMeasurement]) -> Spec:
-    """Figure 11: the same, with a curve of 2 MiB and 4 KiB pages beside each, since what of a
-    guest's memory gets the large pages of the host differs between memories for them, too.
+def _nested_programs(shown: Sequence[ProgramMeasurement]) -> Spec:
+    """Figure 11: like Figure 9, with a curve of 2 MiB and 4 KiB pages for each fraction and layout:
+    the part of a guest's memory that has large pages of the host differs between memories for this
+    baseline, too.
     """
     panels = []
-    for measured in of:
+    for measured in shown:
         values = [
             {**point, "pages": pages}
             for pages, design in ((PERFORATED, PERFORATED), (_BASELINE_NAME, BASELINE))
@@ -201,7 +206,7 @@ def _nested_programs(of: Sequence[ProgramMeasurement]) -> Spec:
                 "pages:N",
                 sort=None,
                 scale=vl.Scale(domain=[PERFORATED, _BASELINE_NAME], range=[[1, 0], [4, 3]]),
-                # Of a line with points it would show points.
+                # The legend would show points, not dashes.
                 legend=None,
             )
         )

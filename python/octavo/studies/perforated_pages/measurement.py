@@ -10,16 +10,16 @@ from octavo.simulation.model import Simulated
 from octavo.studies.programs import simulated_of
 
 BASE, BASELINE, PERFORATED = "base4k", "thp", "perforated"
-"""4 KiB alone, 2 MiB and 4 KiB, and the paper's design."""
+"""Designs with 4 KiB pages alone, with 2 MiB and 4 KiB, and the paper's."""
 Time = Literal["ipc", "ipc_added", "ipc_overlapped"]
-"""By the core, with latencies added up, and these without misses of the data caches."""
+"""IPC of the core, IPC with latencies added up, and that without misses of the caches."""
 KINDS = ("4k", "2m", "perforated", "bitmap")
-"""Of entries of the second-level TLB (Figure 8)."""
+"""Kinds of entries of the second-level TLB (Figure 8)."""
 METRICS = (
     *("ipc", "ipc_added", "ipc_overlapped", "mpki"),
     *("filter_share", "references_per_walk", "reads_per_walk"),
 )
-"""Computed from the counts."""
+"""Metrics computed from the counts."""
 
 
 @dataclass(frozen=True)
@@ -28,28 +28,28 @@ class Counted:
 
     instructions: int
     cycles: float
-    """Of the out-of-order core, where one executed them."""
+    """Cycles of the out-of-order core; with additive timing, the same as `added_cycles`."""
     added_cycles: float
-    """All latencies added up."""
+    """Cycles with all latencies added up."""
     cache_cycles: float
     """The part of `added_cycles` that cache misses of code and data cost."""
     first_misses: int
     """References for data that the first-level TLB missed."""
     walks: int
-    """Page walks, those to holes among them, but for those that end in a fault."""
+    """Page walks that end without a fault, including walks for holes."""
     walk_references: int
-    """Entries of page tables that they read, with those of the host where there is one."""
+    """Entries of page tables that walks read, including the host's in a virtual machine."""
     bitmap_lookups: int
     bitmap_fetches: int
-    """Look-ups that memory answered."""
+    """Look-ups of bitmaps that were read from memory."""
     filtered: int
     """References to perforated pages that the filter answered."""
     perforated_pages: int
     large_pages: int
     content: dict[str, int]
-    """Entries of the second-level TLB at the end, by kind; empty where the design does not say."""
+    """Entries of the second-level TLB at the end, by kind; empty where the design has no counts."""
     resident_bytes: int
-    """Data, at most."""
+    """Peak bytes of data."""
     page_table_bytes: int
     shadow_bytes: int
     bitmap_bytes: int
@@ -63,24 +63,24 @@ class Counted:
 
     @property
     def ipc_added(self) -> float:
-        """The same with all latencies added up."""
+        """Instructions per cycle with all latencies added up."""
         return self.instructions / self.added_cycles
 
     @property
     def ipc_overlapped(self) -> float:
-        """The same without the misses of the caches by code and data."""
+        """Instructions per cycle with latencies added up, without cache misses of code and data."""
         return self.instructions / (self.added_cycles - self.cache_cycles)
 
     @property
     def mpki(self) -> float:
-        """TLB misses per 1000 instructions: references that are walked for."""
+        """TLB misses per 1000 instructions: misses that cause a walk."""
         return self.walks * 1000 / self.instructions
 
     @property
     def filter_share(self) -> float | None:
-        """The share of look-ups of bitmaps that the filter has saved."""
-        asked = self.filtered + self.bitmap_lookups
-        return self.filtered / asked if asked else None
+        """The share of look-ups of bitmaps that the filter saves."""
+        lookups = self.filtered + self.bitmap_lookups
+        return self.filtered / lookups if lookups else None
 
     @property
     def references_per_walk(self) -> float | None:
@@ -89,7 +89,7 @@ class Counted:
 
     @property
     def reads_per_walk(self) -> float | None:
-        """The same with lines of hole bitmaps."""
+        """Memory references of an average walk, including lines of hole bitmaps."""
         reads = self.walk_references + self.bitmap_fetches
         return reads / self.walks if self.walks else None
 
@@ -136,8 +136,8 @@ def _counted(one: Simulated) -> Counted:
 
 
 def gain(counted: Mapping[str, Counted], design: str, base: str, by: Time = "ipc") -> float | None:
-    """How much faster one design is than another by one of its times: 0.594 for 59.4%. None where
-    one of them did not run to its end.
+    """How much faster one design is than another by one measure of time: 0.594 for 59.4%. None
+    where one of the designs did not run to its end.
     """
     one, other = counted.get(design), counted.get(base)
     if one is None or other is None:
@@ -161,7 +161,7 @@ class Row:
         return gain(self.designs, PERFORATED, self.baseline, by)
 
     def gains(self) -> dict[str, float | None]:
-        """The same by each time, as records have it."""
+        """`gain` by each measure of time, with the keys of records."""
         times: tuple[Time, ...] = ("ipc", "ipc_added", "ipc_overlapped")
         return {by.replace("ipc", "gain"): self.gain(by) for by in times}
 
@@ -172,4 +172,4 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         """Plain data of all designs."""
-        return {name: of.record() for name, of in self.designs.items()}
+        return {name: counted.record() for name, counted in self.designs.items()}

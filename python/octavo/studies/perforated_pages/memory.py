@@ -1,10 +1,10 @@
-"""The memories of the study of perforated pages: so many of a program's 2 MiB regions clean, so
-many with holes, and the rest only good for base pages.
+"""The memories of the study of perforated pages: numbers of clean 2 MiB regions, of regions with
+holes, and of regions that have room only for base pages.
 
-The machine has a policy take clean blocks first, then regions with holes. So a memory that has
-exactly as many of both as the program asks for gives it the portions that the paper's Figures 7 to
-11 are drawn over. Everything else (holes' pages, page tables, small mappings) lies in *dense*
-regions, so full of background memory that no policy perforates them.
+The policy of the design takes clean blocks first, then regions with holes. So a memory that has
+exactly the numbers of both that a program needs gives it the portions on the axes of the paper's
+Figures 7 to 11. Everything else (pages of holes, page tables, small mappings) lies in *dense*
+regions, which are so full of background memory that no policy perforates them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ LAYOUTS: tuple[Layout, ...] = ("clustered", "dispersed")
 REGION = 2 * MIB
 REGION_PAGES = REGION // BASE_PAGE
 _DENSE = ((0.75, 0.8125), (1.0, 0.9375))
-"""The share of a dense region that is taken, for fractions of holes up to the first number."""
+"""Pairs: the largest fraction of holes, and the share of a dense region that is then taken."""
 _SLACK_PAGES = 4096
-"""Page tables and shadow nodes beside those counted, code, what else a process maps."""
+"""Room for further page tables and shadow nodes, code, and other mappings of a process."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class Fragments:
     """The share of holes in each of them."""
     layout: Layout
     large: float | None = None
-    """The share of regions that are clean; None: all that have no holes. The rest has base pages
-    alone."""
+    """The share of regions that are clean; None: all regions without holes. Other regions have base
+    pages alone.
+    """
 
     @property
     def clean(self) -> float:
@@ -47,15 +48,15 @@ class Fragments:
 
 
 def dense_fraction(fraction: float) -> float:
-    """How much of a dense region is taken, where other regions have this fraction of holes."""
+    """The share of a dense region that is taken where other regions have this fraction of holes."""
     return next(dense for most, dense in _DENSE if fraction <= most)
 
 
 def always(fragments: Fragments) -> str:
-    """The design of perforated pages whose policy makes a page of each region with these holes, and
-    of no dense one.
+    """The design of perforated pages whose policy makes a page of every region with these holes,
+    and of no dense region.
     """
-    # The policy takes regions below this. Base pages of the program may lie in some of them, too.
+    # The policy takes regions below this share. Some of them may have base pages of the program.
     percent = floor(100 * dense_fraction(fragments.fraction)) - 1
     return f"{PERFORATED}:max_immovable_percent={percent}:max_filter_bits=8:min_parts=0"
 
@@ -63,10 +64,10 @@ def always(fragments: Fragments) -> str:
 def fragmented(
     fragments: Fragments, regions: int, other_pages: int = 0, *, has_spare: bool = False
 ) -> dict[str, Any]:
-    """Settings of a machine whose memory is like this for a program of so many 2 MiB regions, which
-    takes `other_pages` base pages beside. With `has_spare` there are twice as many regions with
+    """Settings of a machine whose memory is fragmented as given for a program of `regions` 2 MiB
+    regions and `other_pages` base pages. With `has_spare` there are twice as many regions with
     holes: a program that fills one region after another puts pages of holes into some of them, and
-    no more become perforated pages than it asks for.
+    no more regions become perforated pages than the program needs.
     """
     clean = round(fragments.clean * regions)
     holed = min(round(fragments.portion * regions), regions - clean)
@@ -74,7 +75,7 @@ def fragmented(
     spare = holed if has_spare else 0
     taken = dense_fraction(fragments.fraction)
     base_pages = (regions - clean - holed) * REGION_PAGES + holed * holes + other_pages
-    # Each region has a page table or a shadow's.
+    # Each region has a page table, or a node of a shadow table.
     wanted = base_pages + 2 * regions + _SLACK_PAGES
     dense = ceil(wanted / (REGION_PAGES - round(taken * REGION_PAGES)))
     every = clean + holed + spare + dense

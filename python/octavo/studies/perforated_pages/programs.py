@@ -1,5 +1,5 @@
-"""Figures 9 and 11 of the study of perforated pages: programs, each recorded once, on memories
-that are fragmented by what the program itself takes; native, and in a virtual machine.
+"""Figures 9 and 11 of the study of perforated pages: programs, each recorded once, on fragmented
+memories sized for the program; native, and in a virtual machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FRACTIONS = (0.25, 0.5)
 SEEN = Fragments(0.5, 0.25, "clustered")
 """The memory that the paper measured on a machine (section III-C)."""
 MOST_INSTRUCTIONS = 30_000_000
-"""Counted of each program, at most: the core executes them for every memory."""
+"""The most instructions counted of a program: the core executes them for every memory."""
 LEAST_GAIN = 0.01
 """The least gain of large pages over 4 KiB in a program that depends on the TLB."""
 _EMPTY = "unfragmented"
@@ -74,14 +74,14 @@ class ProgramMeasurement:
     program: str
     is_virtual: bool
     regions: int
-    """Of 2 MiB that large pages took where nothing was in the way."""
+    """Regions of 2 MiB that had large pages in unfragmented memory."""
     ideal: dict[str, Counted]
-    """By design, on a memory that is not fragmented."""
+    """The counts in unfragmented memory, by design."""
     rows: tuple[ProgramRow, ...]
 
     @property
     def large_gain(self) -> float | None:
-        """How much faster than 4 KiB pages large pages are, unfragmented."""
+        """How much faster large pages are than 4 KiB pages in unfragmented memory."""
         return gain(self.ideal, BASELINE, BASE)
 
     def of_ideal(self, row: ProgramRow, by: Time = "ipc") -> float | None:
@@ -97,7 +97,7 @@ class ProgramMeasurement:
             "is_virtual": self.is_virtual,
             "regions": self.regions,
             "large_gain": self.large_gain,
-            "ideal": {name: of.record() for name, of in self.ideal.items()},
+            "ideal": {name: counted.record() for name, counted in self.ideal.items()},
             "rows": [
                 {
                     **asdict(row.fragments),
@@ -111,7 +111,7 @@ class ProgramMeasurement:
 
 
 def memories() -> Iterator[Fragments]:
-    """All memories of the paper's charts; its numbers are of SEEN alone."""
+    """All memories of the paper's charts; the numbers in its text are of SEEN alone."""
     for layout in LAYOUTS:
         for fraction in FRACTIONS:
             for portion in PORTIONS:
@@ -125,8 +125,8 @@ def measure_programs(
     measured: list[ProgramMeasurement],
     skipped: dict[str, str],
 ) -> None:
-    """Adds all measurements on some memories, and why programs were left out. Raises
-    KeyboardInterrupt where the user stops it.
+    """Adds the measurements on the memories `on`, and to `skipped` the reasons why programs were
+    left out. Raises KeyboardInterrupt where the user stops the passes.
     """
     kinds: tuple[bool, ...] = (False, True)
     if (why := why_not_virtual()) is not None:
@@ -141,7 +141,7 @@ def measure_programs(
             if one is not None:
                 measured.append(one)
             if passes.failed:
-                # Each memory fails for the same reason, mostly.
+                # All memories usually fail for the same reason.
                 skipped[name] = next(iter(passes.failed.values()))
             if passes.is_partial:
                 raise KeyboardInterrupt
@@ -151,13 +151,14 @@ def measure_programs(
 
 
 def why_not_virtual() -> str | None:
-    """Why this Octavo cannot have perforated pages in a virtual machine; None where it can. Tried
-    on a small stream, each of whose translations is compared with both page tables.
+    """The reason why this Octavo cannot simulate perforated pages in a virtual machine; None if it
+    can. The test is a small stream with `--check`, which compares each translation with both page
+    tables.
     """
-    of = Fragments(0.5, 0.25, "dispersed")
+    fragments = Fragments(0.5, 0.25, "dispersed")
     table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
-    settings = to_settings(_with_host(fragmented(of, _TRIED_REGIONS), of))
-    options = ["--check", "--virtualised", *settings, "--design", always(of)]
+    settings = to_settings(_with_host(fragmented(fragments, _TRIED_REGIONS), fragments))
+    options = ["--check", "--virtualised", *settings, "--design", always(fragments)]
     with TemporaryDirectory("octavo-study-") as name:
         try:
             result = document([*simulate(MACHINE), *options, table], Path(name))
@@ -166,26 +167,26 @@ def why_not_virtual() -> str | None:
     return None if PERFORATED in all_counted(result) else "memory ran out"
 
 
-def _with_host(settings: dict[str, Any], of: Fragments) -> dict[str, Any]:
-    """The same memory for a guest, of a host whose own is like that: it gives all of the guest's,
-    dense regions too.
+def _with_host(settings: dict[str, Any], fragments: Fragments) -> dict[str, Any]:
+    """The settings for a guest on a host with memory that is fragmented alike. The host backs all
+    memory of the guest, including dense regions.
     """
-    host = fragmented(of, settings["memory.bytes"] // REGION, has_spare=True)
+    host = fragmented(fragments, settings["memory.bytes"] // REGION, has_spare=True)
     return settings | {f"host.{key}": value for key, value in host.items()}
 
 
 @dataclass(frozen=True)
 class _Traced:
-    """A program that large pages are worth something to."""
+    """A recorded program that gains from large pages."""
 
     program: str
     trace: str
     options: tuple[str, ...]
     """The options of all its passes."""
     ideal: dict[str, Counted]
-    """By design, native and unfragmented."""
+    """The native counts in unfragmented memory, by design."""
     host: dict[str, Any]
-    """Settings of the host, where it runs in a virtual machine."""
+    """Settings of the host for runs in a virtual machine."""
 
 
 def _traced(subject: Subject, trace: Path) -> _Traced:
@@ -203,36 +204,36 @@ def _traced(subject: Subject, trace: Path) -> _Traced:
 
 
 def _measured(
-    of: _Traced, on: Sequence[Fragments], say: Say, *, is_virtual: bool
+    traced: _Traced, on: Sequence[Fragments], say: Say, *, is_virtual: bool
 ) -> tuple[ProgramMeasurement | None, Done]:
     """All passes over one trace."""
-    options = (*of.options, *to_settings(of.host)) if is_virtual else of.options
-    passes = [Pass(_key(at), (*options, *_on(at, of.ideal, is_virtual), of.trace)) for at in on]
+    ideal, trace = traced.ideal, traced.trace
+    options = (*traced.options, *to_settings(traced.host)) if is_virtual else traced.options
+    passes = [Pass(_key(at), (*options, *_on(at, ideal, is_virtual), trace)) for at in on]
     if is_virtual:
-        guest = (*options, *_unfragmented_guest(of.ideal), *_WITHOUT_HOLES, of.trace)
+        guest = (*options, *_unfragmented_guest(ideal), *_WITHOUT_HOLES, trace)
         passes.insert(0, Pass(_EMPTY, guest))
     where = "in a virtual machine" if is_virtual else "native"
-    done = run_passes(passes, f"{of.program}, {where}", say)
-    ideal = of.ideal
+    done = run_passes(passes, f"{traced.program}, {where}", say)
     if is_virtual:
         if _EMPTY not in done.documents:
             return None, done
         ideal = all_counted(done.documents[_EMPTY])
     found = ((at, done.documents.get(_key(at))) for at in on)
     rows = tuple(ProgramRow(at, all_counted(result)) for at, result in found if result is not None)
-    regions = of.ideal[BASELINE].large_pages
-    return ProgramMeasurement(of.program, is_virtual, regions, ideal, rows), done
+    regions = traced.ideal[BASELINE].large_pages
+    return ProgramMeasurement(traced.program, is_virtual, regions, ideal, rows), done
 
 
-def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
-    """Options of one memory, fragmented by what the program takes."""
+def _on(fragments: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
+    """Options of one fragmented memory, sized for the program."""
     large = ideal[BASELINE].large_pages
     resident = max(one.resident_bytes for one in ideal.values())
     others = max(resident // BASE_PAGE - large * REGION_PAGES, 0)
-    settings = fragmented(of, large, others, has_spare=True)
+    settings = fragmented(fragments, large, others, has_spare=True)
     if is_virtual:
-        settings = _with_host(settings, of)
-    return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{always(of)}"]
+        settings = _with_host(settings, fragments)
+    return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{always(fragments)}"]
 
 
 def _unfragmented_guest(ideal: dict[str, Counted]) -> tuple[str, ...]:
@@ -242,5 +243,5 @@ def _unfragmented_guest(ideal: dict[str, Counted]) -> tuple[str, ...]:
     return tuple(to_settings({"memory.bytes": enough, "host.memory.bytes": 2 * enough}))
 
 
-def _key(of: Fragments) -> str:
-    return f"{of.portion:g} {of.fraction:g} {of.layout}"
+def _key(fragments: Fragments) -> str:
+    return f"{fragments.portion:g} {fragments.fraction:g} {fragments.layout}"

@@ -1,14 +1,16 @@
-"""Figures 7, 8 and 10 of the study of perforated pages: random accesses to 2 GiB, the TLB warm.
+"""Figures 7, 8 and 10 of the study of perforated pages: random accesses to 2 GiB with a warm TLB.
 
-The stream is made as it is simulated, and its 2 GiB are frames of a simulated memory: this machine
-needs none of them. Holes that are allocated are frames of others in physical memory, so that their
-pages lie elsewhere. Holes that are not allocated are pages that the program never touches; there
-the baseline is `reserved_thp`, which has large pages where all of a region is touched.
+The stream is generated during the simulation, and its 2 GiB are frames of the simulated memory, so
+the study does not need 2 GiB of this machine. Allocated holes are frames that other owners have in
+physical memory, so the program's pages for them lie elsewhere. Unallocated holes are pages that the
+program never touches; with them the baseline is `reserved_thp`, which has large pages for regions
+that are touched as a whole.
 
-Figure 10 has them in memory with faulty frames, beside Gap-Tolerant Sequential Mapping. Faulty
-frames are unusable. Dispersed, each frame is as likely to be faulty as any other, as in the paper;
-clustered ones come in runs of 64 KiB, and stand beside it. A page of GTSM needs 32 sub-blocks of
-64 KiB of a chunk of 4 MiB without any fault: the study counts how many chunks have so many.
+Figure 10 shows the accesses in memory with faulty frames, which are unusable, and compares
+Gap-Tolerant Sequential Mapping (GTSM). With dispersed faults, as in the paper, all frames are
+equally likely to be faulty; clustered faults, which the paper does not have, are runs of 64 KiB. A
+page of GTSM needs 32 sub-blocks of 64 KiB without a fault in a chunk of 4 MiB: the study counts
+the chunks that have as many.
 """
 
 from __future__ import annotations
@@ -42,43 +44,43 @@ from octavo.studies.simulation_pool import Done, Pass
 
 MACHINE = "perforated-pages"
 TIMING = "out-of-order"
-"""The paper's core is one. Accesses of the stream are independent of each other."""
+"""The paper's core is out of order. Accesses of the stream do not depend on each other."""
 RESERVED = "reserved_thp"
 PORTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 FRACTIONS = (0.1, 0.25, 0.5, 0.75, 0.9)
 OWN_RULE = "own rule"
 """The name of the experiment under the rule of section III-C."""
 RULE_FRACTIONS = (0.1, 0.24)
-"""Of holes, both less than the quarter that the rule wants."""
+"""Fractions of holes, both below the quarter that the rule requires."""
 OBSERVED = (Fragments(0.18, 0.25, "clustered", 0.22), Fragments(0.50, 0.25, "clustered", 0.49))
-"""Section III-C: so much in perforated and in large pages, the rest in base pages."""
+"""Section III-C: shares in perforated and in large pages; the rest is in base pages."""
 
 GTSM, IDEAL = "gtsm", "ideal2m"
 PAPER_PORTION = 0.055
 FAULT_PORTIONS = (0.01, 0.02, 0.03, 0.04, PAPER_PORTION)
 _FAULTY_MEMORY = 6
-"""So many times the data: 12 GiB, the machine of section III-C, for 2 GiB."""
+"""Memory as a multiple of the data: 12 GiB, as in section III-C, for 2 GiB."""
 _PERFORATED_WITH_FAULTS = f"{PERFORATED}:max_filter_bits=8:min_parts=0"
-"""Faults are everywhere: the usual rule would refuse every region."""
+"""Without the usual rule: as faults are everywhere, it would refuse every region."""
 
 _BASE_ADDRESS = 0x10_0000_0000
 _INSTRUCTIONS = 4
-"""For each access."""
+"""Instructions for each access."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is."""
+    """The size of a run."""
 
     table_bytes: int = 2 * GIB
     warm_references: int = 150_000
-    """Before anything is counted, after everything was touched once."""
+    """References after all pages were touched once, and before counting begins."""
     references: int = 300_000
-    """Counted."""
+    """Counted references."""
 
     @property
     def regions(self) -> int:
-        """Of 2 MiB."""
+        """Regions of 2 MiB."""
         return self.table_bytes // REGION
 
 
@@ -88,14 +90,15 @@ class Point:
 
     fragments: Fragments
     is_allocated: bool
-    """Whether the pages of holes exist, elsewhere; else they are never touched."""
+    """Whether pages of holes are allocated elsewhere; otherwise they are never touched."""
 
     @property
     def key(self) -> str:
-        """A name among the others."""
-        of = self.fragments
+        """The unique name of the point's pass."""
         kind = "allocated" if self.is_allocated else "unallocated"
-        return f"{kind} {of.clean:g} {of.portion:g} {of.fraction:g} {of.layout}"
+        memory = self.fragments
+        axes = f"{memory.clean:g} {memory.portion:g} {memory.fraction:g} {memory.layout}"
+        return f"{kind} {axes}"
 
     @property
     def baseline(self) -> str:
@@ -128,8 +131,8 @@ class GridRow(Row):
 
 
 def points() -> Iterator[Point]:
-    """The grid; where no region has holes the other axes say nothing, and one point stands for all.
-    Behind it the memories of Section III-C.
+    """The points of the grid, then the memories of section III-C. Without holes the other axes have
+    no effect, so the grid has one such point.
     """
     for is_allocated in (True, False):
         yield Point(Fragments(0.0, FRACTIONS[0], LAYOUTS[0]), is_allocated)
@@ -149,10 +152,10 @@ class Experiment:
     points: tuple[Point, ...]
     settings: dict[str, Any]
     policy: str | None = None
-    """The policy that makes perforated pages, in place of one that makes all."""
+    """The policy of perforated pages; None: one that makes a page of every region with holes."""
 
     def key(self, point: Point) -> str:
-        """A name among other passes."""
+        """The unique name of the pass of a point."""
         return f"{self.name}: {point.key}"
 
 
@@ -166,32 +169,37 @@ def experiments() -> Iterator[Experiment]:
     worst, none = Fragments(1.0, 0.9, "dispersed"), Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
     yield Experiment(
         "small cache",
-        tuple(Point(of, is_allocated=False) for of in (worst, none)),
+        tuple(Point(fragments, is_allocated=False) for fragments in (worst, none)),
         {"cache.l2.bytes": "64KiB"},
     )
-    rule = [Fragments(0.5, of, layout) for layout in LAYOUTS for of in RULE_FRACTIONS]
-    yield Experiment(
-        OWN_RULE, tuple(Point(of, is_allocated=True) for of in rule), {}, policy=PERFORATED
+    rule_points = tuple(
+        Point(Fragments(0.5, fraction, layout), is_allocated=True)
+        for layout in LAYOUTS
+        for fraction in RULE_FRACTIONS
     )
+    yield Experiment(OWN_RULE, rule_points, {}, policy=PERFORATED)
 
 
-def grid_passes(of: Sequence[Point], size: Size, place: Path) -> Iterator[Pass]:
+def grid_passes(grid: Sequence[Point], size: Size, place: Path) -> Iterator[Pass]:
     """A pass for each point; the streams are described in files at `place`."""
-    yield from _passes([(point.key, point, {}, None) for point in of], size, place / "grid-")
+    yield from _passes([(point.key, point, {}, None) for point in grid], size, place / "grid-")
 
 
-def experiment_passes(of: Sequence[Experiment], size: Size, place: Path) -> Iterator[Pass]:
+def experiment_passes(tried: Sequence[Experiment], size: Size, place: Path) -> Iterator[Pass]:
     """A pass for each point of the experiments."""
     every = [
-        (one.key(point), point, one.settings, one.policy) for one in of for point in one.points
+        (one.key(point), point, one.settings, one.policy) for one in tried for point in one.points
     ]
     yield from _passes(every, size, place / "experiment-")
 
 
 def _passes(
-    of: Sequence[tuple[str, Point, dict[str, Any], str | None]], size: Size, place: Path
+    planned: Sequence[tuple[str, Point, dict[str, Any], str | None]], size: Size, place: Path
 ) -> Iterator[Pass]:
-    for number, (key, point, more, policy) in enumerate(of):
+    """A pass for each key, point, further settings, and policy. `place` is a directory and the
+    beginning of the names of files for the streams.
+    """
+    for number, (key, point, more, policy) in enumerate(planned):
         path = place.with_name(f"{place.name}{number}.toml")
         text, warm_up = stream(point, size)
         path.write_text(text, encoding="ascii")
@@ -204,42 +212,46 @@ def _passes(
 def simulation(
     key: str, settings: dict[str, Any], designs: Sequence[str], warm_up: int, described: Path
 ) -> Pass:
-    """A pass of the study's machine, with settings of its own, over the stream that a file
-    describes.
+    """A pass of the study's machine with further settings, over the stream that the file
+    `described` describes.
     """
     options = [*to_settings(settings), "--design", ",".join(designs), "--warm-up", str(warm_up)]
     return Pass(key, (*simulate(MACHINE, TIMING), *options, str(described)))
 
 
-def grid_rows(of: Sequence[Point], done: Done) -> list[GridRow]:
-    """The rows of those that ran to their end, in order."""
-    documents = ((point, done.documents.get(point.key)) for point in of)
-    return [GridRow(point, *on_a_memory(of)) for point, of in documents if of is not None]
+def grid_rows(grid: Sequence[Point], done: Done) -> list[GridRow]:
+    """The rows of the points whose pass ran to its end, in order."""
+    documents = ((point, done.documents.get(point.key)) for point in grid)
+    return [
+        GridRow(point, *on_a_memory(result)) for point, result in documents if result is not None
+    ]
 
 
-def experiment_rows(of: Sequence[Experiment], done: Done) -> dict[str, tuple[GridRow, ...]]:
-    """The rows of each experiment, by its name; of those whose points all ran to their end."""
+def experiment_rows(tried: Sequence[Experiment], done: Done) -> dict[str, tuple[GridRow, ...]]:
+    """The rows of the experiments whose passes all ran to their end, by name."""
     found = {}
-    for one in of:
+    for one in tried:
         documents = [done.documents.get(one.key(point)) for point in one.points]
         pairs = zip(one.points, documents, strict=True)
-        rows = tuple(GridRow(point, *on_a_memory(of)) for point, of in pairs if of is not None)
+        rows = tuple(
+            GridRow(point, *on_a_memory(result)) for point, result in pairs if result is not None
+        )
         if len(rows) == len(one.points):
             found[one.name] = rows
     return found
 
 
 def on_a_memory(result: dict[str, Any]) -> tuple[int, dict[str, Counted]]:
-    """The bytes of memory that a document's machine has, and what each design did there."""
+    """The bytes of memory of a document's machine, and the counts of each design."""
     memory = result["run"]["configuration"]["machine"]["memory"]
     return byte_size(str(memory["bytes"])), all_counted(result)
 
 
 def stream(point: Point, size: Size) -> tuple[str, int]:
-    """The description of a stream, and after how many instructions it is warm.
+    """The description of a stream, and the number of instructions of its warm-up.
 
-    Each region is touched before any is touched whole, so that pages of holes do not take what
-    other regions have left.
+    A page of each region is touched before any region is touched as a whole, so that pages of holes
+    do not take the frames that other regions need.
     """
     pages = size.table_bytes // BASE_PAGE
     unused: dict[str, Setting] = {}
@@ -247,9 +259,13 @@ def stream(point: Point, size: Size) -> tuple[str, int]:
     if point.is_allocated:
         phases.append({"kind": "strided", "stride": REGION, "references": size.regions})
     elif point.fragments.portion:
-        of = point.fragments
-        unused = {"unused": of.fraction, "unused-portion": of.portion, "unused-layout": of.layout}
-        holes = round(of.portion * size.regions) * round(of.fraction * (REGION // BASE_PAGE))
+        portion, fraction = point.fragments.portion, point.fragments.fraction
+        unused = {
+            "unused": fraction,
+            "unused-portion": portion,
+            "unused-layout": point.fragments.layout,
+        }
+        holes = round(portion * size.regions) * round(fraction * (REGION // BASE_PAGE))
         pages -= holes
     touch: dict[str, Setting] = {"kind": "pointer-chase", "element": BASE_PAGE}
     accesses = size.warm_references + size.references
@@ -263,11 +279,10 @@ def stream(point: Point, size: Size) -> tuple[str, int]:
 
 
 def _machine(point: Point, size: Size, warm_up: int) -> tuple[dict[str, Any], list[str]]:
-    """Settings, and designs."""
-    of = point.fragments
+    """The machine's settings, and the designs."""
     if point.is_allocated:
-        settings = fragmented(of, size.regions)
-        return settings, [BASE, BASELINE, always(of)]
+        settings = fragmented(point.fragments, size.regions)
+        return settings, [BASE, BASELINE, always(point.fragments)]
     # Untouched pages are holes; pages without holes become whole before the counting begins.
     untouched = f"unused_are_holes=true:min_parts=0:scan_every_instructions={warm_up // 4}"
     memory = {"memory.bytes": 2 * size.table_bytes}
@@ -276,14 +291,14 @@ def _machine(point: Point, size: Size, warm_up: int) -> tuple[dict[str, Any], li
 
 @dataclass(frozen=True)
 class Faults:
-    """A memory of which so much is faulty."""
+    """A memory with faulty frames: their share and layout."""
 
     portion: float
     layout: Layout
 
     @property
     def key(self) -> str:
-        """A name among other passes."""
+        """The unique name of the memory's pass."""
         return f"{self.portion:.1%} of faults, {self.layout}"
 
 
@@ -317,19 +332,19 @@ class FaultRow(Row):
 
 
 def faulty_memories() -> Iterator[Faults]:
-    """Dispersed ones up to the paper's share; and that share, clustered."""
+    """Memories with dispersed faults up to the paper's share, and one with that share clustered."""
     for portion in FAULT_PORTIONS:
         yield Faults(portion, "dispersed")
     yield Faults(PAPER_PORTION, "clustered")
 
 
-def fault_passes(of: Sequence[Faults], size: Size, place: Path) -> Iterator[Pass]:
+def fault_passes(tried: Sequence[Faults], size: Size, place: Path) -> Iterator[Pass]:
     """A pass for each memory; the stream is described in a file at `place`."""
     path = place / "faults.toml"
     text, warm_up = stream(Point(Fragments(0.0, 0.0, "clustered"), is_allocated=True), size)
     path.write_text(text, encoding="ascii")
     designs = [BASE, BASELINE, _PERFORATED_WITH_FAULTS, GTSM, IDEAL]
-    for faults in of:
+    for faults in tried:
         settings: dict[str, Any] = {
             "memory.bytes": _FAULTY_MEMORY * size.table_bytes,
             "memory.fragmentation": {
@@ -341,7 +356,9 @@ def fault_passes(of: Sequence[Faults], size: Size, place: Path) -> Iterator[Pass
         yield simulation(faults.key, settings, designs, warm_up, path)
 
 
-def fault_rows(of: Sequence[Faults], done: Done) -> list[FaultRow]:
-    """The rows of those that ran to their end, in order."""
-    documents = ((faults, done.documents.get(faults.key)) for faults in of)
-    return [FaultRow(faults, *on_a_memory(of)) for faults, of in documents if of is not None]
+def fault_rows(tried: Sequence[Faults], done: Done) -> list[FaultRow]:
+    """The rows of the memories whose pass ran to its end, in order."""
+    documents = ((faults, done.documents.get(faults.key)) for faults in tried)
+    return [
+        FaultRow(faults, *on_a_memory(result)) for faults, result in documents if result is not None
+    ]

@@ -1,11 +1,11 @@
-"""Table I and section III-B of the study of perforated pages: what large pages save Redis, and what
-memory they cost it.
+"""Table I and section III-B of the study of perforated pages: the misses that large pages save
+Redis, and the memory that they cost.
 
-Twice: a real redis-server, traced, of a size that fits here; and a stream of the paper's size that
-does to memory what its look-ups do. There a look-up reads a bucket of the hash table, three words
-of small objects, and a value from end to end. Values of 16 KiB lie in slots of 20 KiB, which is the
-size class that jemalloc takes for 16 KiB and a header. So many slots are free that memory is to
-large pages what it is in Table I: that is taken from the paper, the misses are not.
+Redis is measured twice: a traced redis-server of a size that fits here, and a stream of the paper's
+size with the references of the server's look-ups. A look-up of the stream reads a bucket of the
+hash table, three words of small objects, and a value from end to end. Values of 16 KiB lie in slots
+of 20 KiB, the size class of jemalloc for 16 KiB and a header. The share of free slots is chosen so
+that large pages take as much more memory as in Table I: the paper gives that ratio, not the misses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FREE_SLOTS = round(1 - PAPER_GIB[BASE] / PAPER_GIB[BASELINE], 4)
 DESIGNS = (BASE, BASELINE, f"{PERFORATED}:unused_are_holes=true:min_parts=0")
 """Untouched pages are holes: memory is that of 4 KiB pages."""
 USUAL_INSTRUCTIONS = 14_700
-"""Of a look-up of Redis 7.0 with such values; used where there is none to trace."""
+"""Instructions of a look-up of Redis 7.0 with such values, for machines without redis-server."""
 
 _SLOT_BYTES = 20 * KIB
 _SPAN_BYTES = VALUE_BYTES + 64
@@ -57,17 +57,17 @@ _LINE = 64
 _OBJECT_BYTES = 96
 """An entry of the hash table, its key, and the value's small object."""
 _READS = {"buckets": 1, "objects": 3, "values": _SPAN_BYTES // _LINE}
-"""References of a look-up."""
+"""References of a look-up to each table."""
 
 
 @dataclass(frozen=True)
 class RedisSize:
-    """How much is done."""
+    """The sizes of the server and of the stream."""
 
     keys: int = 20_000
     lookups: int = 20_000
     settings: tuple[str, ...] = ("tlb.l2.main.entries=48",)
-    """Of the machine: its second level is smaller as the server is."""
+    """Settings of the server's machine: a second-level TLB as much smaller as the server is."""
     stream_keys: int = 4_000_000
     stream_lookups: int = 1_000_000
 
@@ -83,7 +83,7 @@ class RedisMeasurement:
 
     @property
     def instructions_per_lookup(self) -> float | None:
-        """Of the counted look-ups."""
+        """Instructions of a counted look-up."""
         counted = next(iter(self.designs.values()), None)
         return None if counted is None else counted.instructions / self.lookups
 
@@ -106,7 +106,7 @@ class RedisMeasurement:
 
     @property
     def bitmap_mpki(self) -> float:
-        """Bitmaps that the second-level TLB missed, per 1000 instructions."""
+        """Bitmaps fetched from memory, per 1000 instructions."""
         one = self.designs.get(PERFORATED)
         return 0.0 if one is None else one.bitmap_fetches * 1000 / one.instructions
 
@@ -117,8 +117,8 @@ class RedisMeasurement:
         names = {BASE: "base", BASELINE: "large", PERFORATED: "perforated"}
         if not names.keys() <= self.designs.keys():
             return None
-        found = ((name, self.designs[design]) for design, name in names.items())
-        return {name: of.first_misses * 1000 / of.instructions for name, of in found}
+        named = ((name, self.designs[design]) for design, name in names.items())
+        return {name: one.first_misses * 1000 / one.instructions for name, one in named}
 
     def record(self) -> dict[str, Any]:
         """Plain data."""
@@ -128,7 +128,7 @@ class RedisMeasurement:
             "lookups": self.lookups,
             "instructions_per_lookup": self.instructions_per_lookup,
             "bloat": self.bloat,
-            "designs": {name: of.record() for name, of in self.designs.items()},
+            "designs": {name: counted.record() for name, counted in self.designs.items()},
         }
 
 
@@ -146,8 +146,8 @@ class _Prepared:
 def measure_redis(
     size: RedisSize, say: Say, measured: list[RedisMeasurement], skipped: dict[str, str]
 ) -> None:
-    """Adds the server and the stream, and why they were left out. Raises KeyboardInterrupt where
-    the user stops it.
+    """Adds the server and the stream to `measured`, or the reason why one was left out to
+    `skipped`. Raises KeyboardInterrupt where the user stops the passes.
     """
     instructions = float(USUAL_INSTRUCTIONS)
     with TemporaryDirectory("octavo-redis-") as name:
@@ -161,12 +161,13 @@ def measure_redis(
                 skipped[f"Redis, {what}"] = str(why)
                 continue
             common = (*simulate(MACHINE), *made.options, "--design")
-            passes = [Pass(of, (*common, of, str(made.trace))) for of in DESIGNS]
+            passes = [Pass(design, (*common, design, str(made.trace))) for design in DESIGNS]
             done = run_passes(passes, f"Redis, {what}", say)
             designs: dict[str, Counted] = {}
             for result in done.documents.values():
                 designs.update(all_counted(result))
-            skipped.update({f"Redis, {what}, {of}": why for of, why in done.failed.items()})
+            for design, why in done.failed.items():
+                skipped[f"Redis, {what}, {design}"] = why
             one = RedisMeasurement(made.name, made.keys, made.lookups, designs)
             if designs:
                 measured.append(one)
@@ -179,7 +180,7 @@ def _describe_stream(size: RedisSize, instructions: float, place: Path) -> _Prep
     path = place / "stream.toml"
     text, warm_up = stream(size, round(instructions))
     path.write_text(text, encoding="ascii")
-    # The table, what else there is, and page tables.
+    # All tables, and a tenth more for page tables.
     wanted = (
         size.stream_keys * (_SLOT_BYTES + _OBJECT_BYTES + 8) / (1 - FREE_SLOTS) * 1.1 + 64 * MIB
     )
@@ -190,8 +191,8 @@ def _describe_stream(size: RedisSize, instructions: float, place: Path) -> _Prep
 
 
 def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
-    """The description of the stream, with so many instructions a look-up, and after how many all
-    memory has been touched.
+    """The description of the stream with a number of instructions per look-up, and the number of
+    instructions after which all memory has been touched.
     """
     slots = round(size.stream_keys / (1 - FREE_SLOTS))
     tables = {
@@ -232,7 +233,7 @@ def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
 def _recorded(size: RedisSize, place: Path, say: Say) -> _Prepared:
     made = record_server(size.keys, size.lookups, place, say)
     settings = [word for setting in size.settings for word in ("--set", setting)]
-    options = (*settings, "--warm-up", str(made.asked_from))
+    options = (*settings, "--warm-up", str(made.lookups_from))
     return _Prepared(made.name, size.keys, size.lookups, options, made.trace)
 
 
@@ -242,26 +243,26 @@ class Recorded:
 
     name: str
     trace: Path
-    asked_from: int
+    lookups_from: int
     """The instruction at which look-ups begin."""
 
 
 def missing_server() -> str | None:
-    """Why the server cannot run here, if it cannot."""
+    """The reason why the server cannot run here; None if it can."""
     return f"{SERVER} is not installed" if shutil.which(SERVER) is None else None
 
 
 def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded:
-    """Records a server that stores so many keys, then looks so many up."""
+    """Records a server that stores `keys` keys and then does `lookups` look-ups."""
     if missing := missing_server():
         raise NotMeasured(missing)
-    said = f"{format_count(keys)} keys of {format_bytes(VALUE_BYTES)}"
-    say(f"tracing {SERVER}, {said}")
+    contents = f"{format_count(keys)} keys of {format_bytes(VALUE_BYTES)}"
+    say(f"tracing {SERVER}, {contents}")
     trace, address = place / "redis.oct", place / "socket"
     record = [sys.executable, "-m", "octavo", "record", "-q", "--force", "-o", str(trace), "--"]
     serve = [SERVER, "--port", "0", "--unixsocket", str(address), "--dir", str(place), "--save", ""]
     options = ["--appendonly", "no", "--enable-module-command", "local"]
-    with (place / "said").open("w+b") as output:
+    with (place / "output").open("w+b") as output:
         server = subprocess.Popen(
             [*record, *serve, *options],
             stdin=subprocess.DEVNULL,
@@ -280,12 +281,12 @@ def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded:
                 server.terminate()
                 with suppress(subprocess.TimeoutExpired):
                     server.wait(_WAIT_SECONDS)
-    return Recorded(f"{SERVER}, {said}", trace, _asked_from(trace, mark))
+    return Recorded(f"{SERVER}, {contents}", trace, _lookups_from(trace, mark))
 
 
-def _last_line(said: IO[bytes]) -> str:
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines()
+def _last_line(output: IO[bytes]) -> str:
+    output.seek(0)
+    lines = output.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
 
 
@@ -311,7 +312,7 @@ def _ask(
 
 
 def _connect(client: socket.socket, address: Path, server: subprocess.Popen[bytes]) -> None:
-    """As soon as the server listens."""
+    """Connects as soon as the server listens."""
     until = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
@@ -325,7 +326,7 @@ def _connect(client: socket.socket, address: Path, server: subprocess.Popen[byte
 
 
 def _send(stream: BufferedRWPair, *words: bytes) -> None:
-    """A command, as Redis reads it."""
+    """Sends a command in the protocol of Redis."""
     parts = (b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
     stream.write(b"*%d\r\n%s" % (len(words), b"".join(parts)))
     stream.flush()
@@ -341,11 +342,11 @@ def _command(stream: BufferedRWPair, *words: bytes) -> None:
         stream.read(int(answer[1:]) + 2)
 
 
-def _asked_from(trace: Path, mark: str) -> int:
-    """The instruction at which the look-ups begin: the library is gone again."""
-    is_there = False
-    for of in events(trace):
-        is_there |= of["event"].startswith("map ") and mark in of["event"]
-        if is_there and of["event"].startswith("unmap "):
-            return int(of["instruction"])
+def _lookups_from(trace: Path, mark: str) -> int:
+    """The instruction at which the look-ups begin: the library `mark` is unmapped again."""
+    is_mapped = False
+    for event in events(trace):
+        is_mapped |= event["event"].startswith("map ") and mark in event["event"]
+        if is_mapped and event["event"].startswith("unmap "):
+            return int(event["instruction"])
     raise NotMeasured(f"{SERVER} did not map the library that marks the beginning of the look-ups")

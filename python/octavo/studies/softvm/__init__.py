@@ -1,8 +1,8 @@
 """The study of software-managed address translation (Jacob and Mudge, HPCA 1997): the measurements.
 
-Programs like those of the paper decide its claims, run to their ends; today's stand beside them.
-Each program is recorded once; every simulation reads that trace. Every figure of the paper's tables
-is one number here, so that the page and the JSON say the same.
+Programs like those of the paper, run to their ends, decide its claims; programs of today are shown
+beside them. Each program is recorded once; every simulation reads that trace. Every number of the
+paper's tables is computed here once, so that the page and the JSON agree.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ MACHINE = "puma"
 SOFTVM, SPUR, VIRTUAL, PHYSICAL = "softvm", "spur", "mips_virtual", "mips_physical"
 DESIGNS = (SOFTVM, SPUR, VIRTUAL, PHYSICAL)
 LEAST_RATE, MOST_RATE = 2_800, 23_800
-"""Changes of protection in a billion instructions: the ends of the paper's Table 5."""
+"""Changes of protection in a billion instructions: the extremes of the paper's Table 5."""
 RATED = {
     rate: f"{SOFTVM}:softvm.rates.protections_per_billion={rate}"
     for rate in (LEAST_RATE, MOST_RATE)
 }
-"""Designs with so many changes of protection beside those of the program."""
+"""Designs with these rates of changes of protection, in addition to the program's own."""
 TRANSFERS = f"{SOFTVM}:softvm.rates.dma_pages_per_billion={MOST_RATE}"
 DATA = load_study(STUDY)
 PAPER, EVENTS, TABLE_1 = DATA["paper"], DATA["events"], DATA["table_1"]
 VARIANTS: dict[str, str] = DATA["variants"]
 BY_LINE = VARIANTS["two-tier, by lines"]
 MORE_ENTRIES = f"{PHYSICAL}:softvm.tlb.entries=256"
-"""Of an experiment: the TLB covers a MiB, as the second level does."""
+"""The design of an experiment: its TLB covers 1 MiB, as much as the second-level cache."""
 HALF_DIRTY = 0.5
 """Lines to write back for each miss, as section 5.3 assumes."""
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 USUAL_INSTRUCTIONS = usual_instructions()
-"""After how many a program of today is ended at the latest."""
+"""The instructions after which a program of today is ended at the latest."""
 COMPILERS = ("gcc", "cc1", "cc1plus")
 """The programs that stand for the paper's gcc."""
 _SWEEPS_AT_ONCE = 40
@@ -79,7 +79,7 @@ TABLE_5 = {name: Fraction(changes, 1000) for name, changes in PAPER["table_5_per
 
 
 def paper_overheads() -> list[Fraction]:
-    """The last column of Table 4: CPI of each row."""
+    """The last column of Table 4: the CPI of each row."""
     return [Fraction(cycles * per_million, 10**6) for _, cycles, per_million in EVENTS.values()]
 
 
@@ -89,12 +89,14 @@ def paper_cycles_per_change() -> int:
 
 
 def paper_protection_cpi(per_million: Fraction) -> Fraction:
-    """The overhead of so many changes of protection in a million instructions."""
+    """The CPI of `per_million` changes of protection in a million instructions."""
     return per_million * paper_cycles_per_change() / 10**6
 
 
 def _change_cycles(checked: Sequence[int], there: Sequence[int]) -> int:
-    """Cycles of a change of protection: lines asked for at each level, and those that are there."""
+    """Cycles of a change of protection, from the lines that are checked at each level and the lines
+    that are there.
+    """
     costs = zip(checked, there, DATA["cycles"]["absent"], DATA["cycles"]["there"], strict=True)
     return sum((all_ - some) * absent + some * each for all_, some, absent, each in costs)
 
@@ -115,36 +117,38 @@ class Measurement:
 
     program: str
     instructions: int
-    """Instructions that count, after as many that fill the caches."""
+    """Counted instructions; as many instructions before them fill the caches."""
     designs: dict[str, Counted]
     sweep_instructions: int
     sweep: tuple[tuple[Organisation, float], ...]
     """CPI of translation, without write-backs, by organisation (Figure 8)."""
     alone: tuple[Alone, ...] = ()
-    """Caches of the sizes of both levels, over the instructions of the sweep."""
+    """Misses of caches of all sizes of both levels, over the instructions of the sweep."""
     like: str | None = None
     """The program of the paper that it stands for."""
     experiment: dict[str, float] = field(default_factory=dict)
-    """CPI of the handlers of designs with one thing changed, by design."""
+    """CPI of the handlers in the experiments' designs, by design."""
 
     def cpi(self, design: str) -> float:
         """Table 3: cycles of handlers for each instruction."""
         return self.designs[design].handler_cycles / self.instructions
 
     def cpi_with_write_backs(self, design: str) -> float:
-        """The same with what translating write-backs costs (section 5.3)."""
-        of = self.designs[design]
-        return (of.handler_cycles + of.write_back_cycles) / self.instructions
+        """Cycles of handlers and of translating write-backs for each instruction (section 5.3)."""
+        counted = self.designs[design]
+        return (counted.handler_cycles + counted.write_back_cycles) / self.instructions
 
     @property
     def frequencies(self) -> tuple[float, ...]:
-        """Of the rows of Table 4, for each instruction."""
+        """Events per instruction, for the rows of Table 4."""
         counts = self.designs[SOFTVM].counts
         return tuple(counts[f"softvm.{name}"] / self.instructions for name in EVENTS)
 
     @property
     def dirty_share(self) -> float | None:
-        """Lines that had to be written back, of the misses of programs that brought a line."""
+        """Lines written back per miss of the program (misses of handlers left out); None without
+        misses.
+        """
         counts = self.designs[SOFTVM].counts
         nested = counts["softvm.entry_loads"]
         misses = counts["softvm.data_misses"] + counts["softvm.fetch_misses"] - nested
@@ -152,7 +156,7 @@ class Measurement:
 
     @property
     def half_dirty_cycles(self) -> float:
-        """Cycles of translating write-backs, if HALF_DIRTY of the misses cost one."""
+        """Cycles of translating write-backs if a share HALF_DIRTY of the misses needed one."""
         dirty = self.dirty_share
         return self.designs[SOFTVM].write_back_cycles * HALF_DIRTY / dirty if dirty else 0.0
 
@@ -163,7 +167,7 @@ class Measurement:
 
     @property
     def cycles_per_change(self) -> float | None:
-        """Cycles of such a change; None if there was none."""
+        """Cycles of a change of protection; None if there was none."""
         counts = self.designs[SOFTVM].counts
         pages = counts["softvm.protection.pages"]
         if not pages:
@@ -175,8 +179,9 @@ class Measurement:
         return _change_cycles(checked, changed) / pages
 
     def added_by(self, design: str, what: str) -> tuple[int, float]:
-        """The cost of a design with a swept rate over the plain one: how many times
-        `what` (`protection`, `dma`) happened, and cycles of all sweeps for each instruction.
+        """The cost of a design with a given rate of events over the plain design: the additional
+        pages of the events `what` (`protection`, `dma`), and the additional cycles of sweeps for
+        each instruction.
         """
         plain, rated = self.designs[SOFTVM], self.designs[design]
         pages = f"softvm.{what}.pages"
@@ -184,7 +189,7 @@ class Measurement:
         return rated.counts[pages] - plain.counts[pages], cycles / self.instructions
 
     def table_1(self, side: str) -> dict[str, float]:
-        """The rows of Table 1 of a side (`i`, `d`), as shares."""
+        """The rows of Table 1 for a half (`i`, `d`), as shares."""
         counts = self.designs[VIRTUAL].counts
         rows = {name: counts[f"softvm.table1.{side}.{name}"] for name in TABLE_1}
         total = sum(rows.values())
@@ -193,20 +198,20 @@ class Measurement:
     def swept(self, l1_bytes: int, l2_bytes: int) -> list[float]:
         """CPI of the organisations with caches of these sizes."""
         sizes = (l1_bytes, l2_bytes)
-        return [cpi for of, cpi in self.sweep if (of.l1_bytes, of.l2_bytes) == sizes]
+        return [cpi for tried, cpi in self.sweep if (tried.l1_bytes, tried.l2_bytes) == sizes]
 
     def least(self) -> tuple[Organisation, float] | None:
         """The organisation with the least overhead."""
-        return min(self.sweep, key=lambda of: of[1], default=None)
+        return min(self.sweep, key=lambda pair: pair[1], default=None)
 
     def handlers_alone(self, cache_bytes: int, ways: int) -> list[float]:
-        """CPI of the handlers' own instructions behind such caches, by the size of lines: each miss
-        raises one.
+        """CPI of the handlers' own instructions if each miss of caches of this size and these ways
+        runs a handler, by the size of lines.
         """
         return [
-            of.misses * HANDLER_CYCLES / self.sweep_instructions
-            for of in self.alone
-            if (of.cache_bytes, of.ways) == (cache_bytes, ways)
+            alone.misses * HANDLER_CYCLES / self.sweep_instructions
+            for alone in self.alone
+            if (alone.cache_bytes, alone.ways) == (cache_bytes, ways)
         ]
 
     def record(self) -> dict[str, Any]:
@@ -242,16 +247,16 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Several:
-    """Programs that claims speak of together."""
+    """A group of programs that claims are about."""
 
     measurements: tuple[Measurement, ...]
 
     def averages(self) -> dict[str, float | None]:
-        """Weighted by instructions, as the paper's."""
+        """Average CPI, weighted by instructions as in the paper."""
         instructions = sum(m.instructions for m in self.measurements)
 
-        def average(of: Callable[[Measurement], float]) -> float | None:
-            total = sum(of(m) * m.instructions for m in self.measurements)
+        def average(cpi: Callable[[Measurement], float]) -> float | None:
+            total = sum(cpi(m) * m.instructions for m in self.measurements)
             return total / instructions if instructions else None
 
         return {
@@ -260,7 +265,7 @@ class Several:
         }
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of."""
+        """The numbers that the claims are about."""
         measured, averages = self.measurements, self.averages()
         instructions = sum(m.instructions for m in measured)
 
@@ -288,7 +293,7 @@ class Several:
         }
 
     def _half_dirty(self) -> dict[str, Any] | None:
-        """The cost of translating write-backs: as measured, and for HALF_DIRTY of the misses."""
+        """The CPI of translating write-backs: measured, and for HALF_DIRTY of the misses."""
         without, measured = self.averages().values()
         dirty = [m.dirty_share for m in self.measurements if m.dirty_share is not None]
         if not (without and measured is not None and dirty):
@@ -304,8 +309,8 @@ class Several:
         }
 
     def _best(self) -> dict[str, Any] | None:
-        """The organisation with the least overhead on average, of those that all programs have, and
-        the least overhead of each program.
+        """The organisation with the least average overhead among the organisations that all
+        programs have, and the least overhead of each program.
         """
         swept = [m for m in self.measurements if m.sweep]
         if not swept:
@@ -315,22 +320,25 @@ class Several:
 
         def average(organisation: Organisation) -> float:
             return (
-                sum(of[organisation] * m.instructions for of, m in zip(cpi, swept, strict=True))
+                sum(
+                    by_organisation[organisation] * m.instructions
+                    for by_organisation, m in zip(cpi, swept, strict=True)
+                )
                 / total
             )
 
-        shared = [of for of in cpi[0] if all(of in other for other in cpi)]
+        shared = [tried for tried in cpi[0] if all(tried in other for other in cpi)]
         organisation = min(shared, key=average, default=None)
         if organisation is None:
             return None
         return {
             "cpi": average(organisation),
             "organisation": organisation.describe(),
-            "of_each": [of[1] for m in swept if (of := m.least()) is not None],
+            "of_each": [least[1] for m in swept if (least := m.least()) is not None],
         }
 
     def _experiments(self) -> dict[str, Any]:
-        """The numbers of the experiments; None where none was made."""
+        """The numbers of the experiments; None where no experiment was made."""
         tried = [m for m in self.measurements if m.experiment]
         total = sum(m.instructions for m in tried)
 
@@ -340,8 +348,10 @@ class Several:
         falls = []
         for m in tried:
             of_sweep = dict(m.sweep)
-            some = [(of_sweep[of], m.experiment[twice.design]) for of, twice in _with_twice(m)]
-            ratios = [cpi / other for cpi, other in some if other]
+            pairs = [
+                (of_sweep[single], m.experiment[twice.design]) for single, twice in _with_twice(m)
+            ]
+            ratios = [cpi / other for cpi, other in pairs if other]
             if m.program in COMPILERS and ratios and min(ratios) > 0:
                 factor = geometric_mean(ratios)
                 falls.append({"program": m.program, "factor": factor, "ratios": ratios})
@@ -356,17 +366,17 @@ class Several:
         }
 
     def _compilers(self, **sizes: Sequence[int]) -> list[dict[str, Any]]:
-        """For each program that stands for the paper's gcc, how many times the overhead falls from
-        the smallest to the largest of some sizes, all else equal.
+        """For each program that stands for the paper's gcc, the factor by which the overhead falls
+        from the smallest to the largest of the sizes, all else equal.
         """
         ((field, (least, *_, most)),) = sizes.items()
         found = []
         for m in self.measurements:
-            all_of = dict(m.sweep)
+            of_sweep = dict(m.sweep)
             pairs = (
-                (cpi, all_of.get(replace(of, **{field: most})))
-                for of, cpi in all_of.items()
-                if getattr(of, field) == least
+                (cpi, of_sweep.get(replace(organisation, **{field: most})))
+                for organisation, cpi in of_sweep.items()
+                if getattr(organisation, field) == least
             )
             ratios = [cpi / other for cpi, other in pairs if other]
             if m.program in COMPILERS and ratios and min(ratios) > 0:
@@ -375,14 +385,14 @@ class Several:
         return found
 
     def _rated(self) -> dict[str, float | None]:
-        """CPI of so many changes of protection as at the ends of Table 5, and cycles of each."""
+        """CPI at the extreme rates of changes of protection of Table 5, and cycles of a change."""
         instructions = sum(m.instructions for m in self.measurements)
         changes, cycles = 0, []
         for design in RATED.values():
             added = [(m, *m.added_by(design, "protection")) for m in self.measurements]
             changes += sum(pages for _, pages, _ in added)
             cycles.append(sum(each * m.instructions for m, _, each in added))
-        least, most = (of / instructions for of in cycles)
+        least, most = (total / instructions for total in cycles)
         each = sum(cycles) / changes if changes else None
         return {"least": least, "most": most, "cycles_each": each}
 
@@ -394,7 +404,7 @@ class Changes:
     program: str
     like: str
     per_million: float
-    """Pages in a million instructions."""
+    """Pages with changed protection in a million instructions."""
 
 
 @dataclass(frozen=True)
@@ -405,36 +415,37 @@ class Study(Reproduction):
     measurements: tuple[Measurement, ...] = ()
     today: tuple[Measurement, ...] = ()
     changes: tuple[Changes, ...] = ()
-    """Of the workloads like those of Table 5."""
+    """Changes of protection of the workloads like those of Table 5."""
 
     def values_today(self) -> dict[str, Any]:
-        """Without those of the experiments."""
+        """The numbers of `values` for the programs of today, without the experiments."""
         return {**Several(self.today).values(), "changes": None}
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of, of the programs like the paper's, and those of the
+        """The numbers that the claims are about, of the programs like the paper's and of the
         experiments.
         """
         return {**Several(self.measurements).values(), "changes": self._changes()}
 
     def _changes(self) -> dict[str, Any] | None:
-        """Changes of protection, the workloads weighted by the instructions of the paper's."""
+        """Changes of protection; each workload has the weight of the paper's by instructions."""
         if not self.changes or not self.measurements:
             return None
-        of_paper = [Fraction(PAPER["table_5_changes"][of.like]) for of in self.changes]
-        per_million = [TABLE_5[of.like] for of in self.changes]
-        weights = [changes / of for changes, of in zip(of_paper, per_million, strict=True)]
+        of_paper = [Fraction(PAPER["table_5_changes"][workload.like]) for workload in self.changes]
+        rates = [TABLE_5[workload.like] for workload in self.changes]
+        weights = [changes / rate for changes, rate in zip(of_paper, rates, strict=True)]
         total = sum(
-            of.per_million * weight for of, weight in zip(self.changes, weights, strict=True)
+            workload.per_million * weight
+            for workload, weight in zip(self.changes, weights, strict=True)
         )
         return {
             "average": total / sum(weights),
             "of_paper": float(sum(of_paper) / sum(weights)),
-            "of_each": [asdict(of) for of in self.changes],
+            "of_each": [asdict(workload) for workload in self.changes],
         }
 
     def averages(self) -> dict[str, float | None]:
-        """Of the programs like the paper's."""
+        """The averages of the programs like the paper's."""
         return Several(self.measurements).averages()
 
     def document(self) -> dict[str, Any]:
@@ -445,8 +456,8 @@ class Study(Reproduction):
             "paper": {
                 "table_3": PAPER["table_3"],
                 "table_4": {
-                    "frequencies": [float(of) for of in TABLE_4],
-                    "overheads": [float(of) for of in paper_overheads()],
+                    "frequencies": list(map(float, TABLE_4)),
+                    "overheads": list(map(float, paper_overheads())),
                     "total": float(sum(paper_overheads())),
                 },
                 "cycles_per_change": paper_cycles_per_change(),
@@ -457,8 +468,8 @@ class Study(Reproduction):
 
 
 def _with_twice(measured: Measurement) -> list[tuple[Organisation, Organisation]]:
-    """The organisations of a program with the largest caches, and those of the experiment."""
-    swept = largest([of for of, _ in measured.sweep])
+    """Pairs of an organisation with the largest caches and the experiment's with twice the L2."""
+    swept = largest([organisation for organisation, _ in measured.sweep])
     return list(zip(swept, doubled(swept), strict=True))
 
 
@@ -468,8 +479,8 @@ def run_study(
     chosen: Sequence[Program] | None = None,
     sweep: Sequence[Organisation] | None = None,
 ) -> Study:
-    """Runs every program that is installed, or the chosen ones, over all organisations or some.
-    Without a limit of its own a program of today ends after USUAL_INSTRUCTIONS.
+    """Runs the installed or the chosen programs over all organisations or `sweep`. If the request
+    has no limit, a program of today ends after USUAL_INSTRUCTIONS.
     """
     is_whole = chosen is None
     if chosen is None:
@@ -495,13 +506,13 @@ def run_study(
 
 
 def _changes(request: Request, skipped: dict[str, str]) -> list[Changes]:
-    """Of the workloads like those of Table 5."""
+    """The changes of protection of the workloads like those of Table 5."""
     arguments = [*simulate(MACHINE), "--design", SOFTVM]
 
-    def of(program: Program, rows: list[Row]) -> Changes:
+    def count(program: Program, rows: list[Row]) -> Changes:
         return Changes(program.name, program.like or "", changes_of_all(rows))
 
-    return measure_runs(arguments, load_period(f"{STUDY}_changes"), request, of, skipped)
+    return measure_runs(arguments, load_period(f"{STUDY}_changes"), request, count, skipped)
 
 
 def changes_of_all(rows: Sequence[Row]) -> float:
@@ -524,16 +535,17 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
         swept = largest(swept)
     experiment = {}
     if program.like is not None and (changed := doubled(swept)):
-        names = (SOFTVM, PHYSICAL, MORE_ENTRIES, *(of.design for of in changed))
+        names = (SOFTVM, PHYSICAL, MORE_ENTRIES, *(organisation.design for organisation in changed))
         made = document([*command, *extent, "--design", ",".join(names), str(trace)], place)
         experiment = _handler_cpi(made, names)
     passes = []
     for first in range(0, len(swept), _SWEEPS_AT_ONCE):
         some = swept[first : first + _SWEEPS_AT_ONCE]
-        designs = ",".join(of.design for of in some)
+        designs = ",".join(organisation.design for organisation in some)
         passes.append((some, document([*command, *extent, "--design", designs, str(trace)], place)))
     caches = document(one_pass(str(trace)), place) if program.like is None else None
-    rows = [row for result in (whole, *(of for _, of in passes)) for row in result["rows"]]
+    results = [whole, *(result for _, result in passes)]
+    rows = [row for result in results for row in result["rows"]]
     if any(row["counter"] == "out_of_memory" and row["value"] for row in rows):
         raise NotMeasured("the simulated memory ran out")
     measured = measure(program.name, whole, passes, caches)
@@ -547,8 +559,8 @@ def _handler_cpi(result: dict[str, Any], designs: Sequence[str]) -> dict[str, fl
 
 
 def half_of(about: dict[str, Any]) -> int:
-    """Half of the instructions of the process that executed most of a trace's: a command may be a
-    script before the program meant.
+    """Half of the instructions of the trace's process that executed most: the command may be a
+    script that starts the program to measure.
     """
     return max(int(process["instructions"]) for process in about["processes"]) // 2
 
@@ -559,7 +571,9 @@ def measure(
     passes: Sequence[tuple[Sequence[Organisation], dict[str, Any]]],
     caches: dict[str, Any] | None = None,
 ) -> Measurement:
-    """The figures of one program from the documents of its passes, and of one over all caches."""
+    """The numbers of one program, from the documents of its passes and `caches`, the document of
+    the pass over all caches.
+    """
     rows = main_process(whole["rows"])
     sweep, sweep_instructions = [], 0
     for some, result in passes:

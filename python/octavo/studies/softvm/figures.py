@@ -1,4 +1,4 @@
-"""The figure of the study of software-managed translation: 8 of the paper."""
+"""The figure of the study of software-managed translation: Figure 8 of the paper."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ def figures_of(study: Study) -> dict[str, Spec]:
 
 def _organisations(measured: Sequence[Measurement]) -> Spec:
     """CPI over the size of L1, a line for each pair of line sizes."""
-    pairs = sorted({(of.l1_line_bytes, of.l2_line_bytes) for m in measured for of, _ in m.sweep})
+    pairs = sorted(
+        {(caches.l1_line_bytes, caches.l2_line_bytes) for m in measured for caches, _ in m.sweep}
+    )
     values: Values = [
         {
-            "panel": f"{m.program}, L2 {of.l2_bytes // KIB} KiB",
-            "l1": of.l1_bytes,
-            "lines": _pair(of.l1_line_bytes, of.l2_line_bytes),
+            "panel": f"{m.program}, L2 {caches.l2_bytes // KIB} KiB",
+            "l1": caches.l1_bytes,
+            "lines": _pair(caches.l1_line_bytes, caches.l2_line_bytes),
             "cpi": cpi,
         }
         for m in measured
-        for of, cpi in m.sweep
+        for caches, cpi in m.sweep
         if cpi > 0
     ]
     colours = unordered_colours(_pair(*pair) for pair in pairs)

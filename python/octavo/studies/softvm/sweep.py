@@ -1,5 +1,5 @@
-"""Figure 8 of the study of software-managed translation: organisations of caches, each simulated
-with its handler, and all caches alone, in one pass over the references.
+"""Figure 8 of the study of software-managed translation: organisations of caches, simulated with
+their handlers, and the misses of all caches alone, from one pass over the references.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from octavo.analysis.view import main_process
 from octavo.base.units import KIB, format_bytes
 
 SWEEP_INSTRUCTIONS = 10_000_000
-"""How many of them the sweep of Figure 8 has, of a program of today."""
+"""Instructions of a program of today in the sweep of Figure 8."""
 WARM_UP_INSTRUCTIONS, LONG_SWEEP_INSTRUCTIONS = 30_000_000, 30_000_000
-"""Of a program like the paper's: instructions that fill the caches, and those that count after."""
+"""For a program like the paper's: instructions that fill the caches, then counted instructions."""
 DOUBLED_L2 = 2048 * KIB
-"""Of an experiment: twice the largest second level of the paper's."""
+"""The size of an experiment: twice the paper's largest second-level cache."""
 L1_SIZES = tuple(KIB << step for step in range(8))
 L2_SIZES = (512 * KIB, 1024 * KIB)
 LINES = (16, 32, 64, 128)
 SHOWN = ("gcc", "vortex")
 """Programs of the paper that Figure 8 shows."""
 WAYS = (1, 2, 4, 8, 16)
-"""Of caches that one pass covers: the paper's are direct-mapped."""
+"""Ways of the caches that one pass covers; the paper's caches are direct-mapped."""
 
 
 @dataclass(frozen=True)
 class Organisation:
-    """Caches of Figure 8: bytes of each half."""
+    """The caches of a point of Figure 8; sizes are of each half, in bytes."""
 
     l1_bytes: int
     l2_bytes: int
@@ -37,20 +37,20 @@ class Organisation:
 
     @property
     def design(self) -> str:
-        """The design that has them."""
+        """The design with these caches."""
         return (
             f"softvm:softvm.l1.bytes={self.l1_bytes}:softvm.l1.line_bytes={self.l1_line_bytes}"
             f":softvm.l2.bytes={self.l2_bytes}:softvm.l2.line_bytes={self.l2_line_bytes}"
         )
 
     def describe(self) -> str:
-        """Its sizes, in words."""
+        """The sizes in words."""
         l1, l2 = format_bytes(self.l1_bytes), format_bytes(self.l2_bytes)
         return f"L1 {l1} in lines of {self.l1_line_bytes} B, L2 {l2} of {self.l2_line_bytes} B"
 
 
 def organisations() -> Iterator[Organisation]:
-    """All of Figure 8: "the L2 linesize is never less than the L1 linesize"."""
+    """The organisations of Figure 8: "the L2 linesize is never less than the L1 linesize"."""
     for l2_bytes in L2_SIZES:
         for l1_bytes in L1_SIZES:
             for place, l1_line in enumerate(LINES):
@@ -59,29 +59,31 @@ def organisations() -> Iterator[Organisation]:
 
 
 def largest(swept: Sequence[Organisation]) -> list[Organisation]:
-    """The organisations with the largest caches: of programs that Figure 8 does not show."""
+    """The organisations with the largest caches; programs that Figure 8 does not show are measured
+    on these alone.
+    """
     sizes = (L1_SIZES[-1], L2_SIZES[-1])
-    return [of for of in swept if (of.l1_bytes, of.l2_bytes) == sizes]
+    return [tried for tried in swept if (tried.l1_bytes, tried.l2_bytes) == sizes]
 
 
 def doubled(swept: Sequence[Organisation]) -> list[Organisation]:
-    """The organisations with the largest caches, and a second level of DOUBLED_L2."""
-    return [replace(of, l2_bytes=DOUBLED_L2) for of in largest(swept)]
+    """The organisations with the largest caches, changed to a second level of DOUBLED_L2."""
+    return [replace(organisation, l2_bytes=DOUBLED_L2) for organisation in largest(swept)]
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A cache for each half, alone: the misses of all of them from one pass over the references."""
+    """The misses of a cache that stands alone, one for each half."""
 
     cache_bytes: int
     ways: int
     line_bytes: int
     misses: int
-    """Of both halves."""
+    """Misses of both halves."""
 
 
 def one_pass(trace: str) -> list[str]:
-    """The arguments of a pass that covers all caches."""
+    """The arguments of the pass of `octavo curves` that covers all caches."""
     return [
         *("curves", "--cache-lines", ",".join(map(str, LINES)), "--streams", "fetch,data"),
         *("--without", "full,sets,working-sets,two-sizes"),
@@ -90,13 +92,13 @@ def one_pass(trace: str) -> list[str]:
 
 
 def read_alone(caches: dict[str, Any]) -> Iterator[Alone]:
-    """The misses of both levels from the document of that pass."""
+    """The misses of the caches of both levels, from the document of the pass of `one_pass`."""
     misses: dict[tuple[int, int, int], int] = {}
     rows = cast("list[dict[str, Any]]", main_process(caches["rows"]))
     for row in rows:
         if row["component"] == "cache.sets":
-            of = (int(row["cache_bytes"]), int(row["ways"]), int(row["line_bytes"]))
-            misses[of] = misses.get(of, 0) + int(row["misses"])
+            shape = (int(row["cache_bytes"]), int(row["ways"]), int(row["line_bytes"]))
+            misses[shape] = misses.get(shape, 0) + int(row["misses"])
     for size in (*L1_SIZES, *L2_SIZES):
         for ways in WAYS:
             for line in LINES:

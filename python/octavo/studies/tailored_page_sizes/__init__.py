@@ -1,7 +1,7 @@
 """The study of Tailored Page Sizes (Guvenilir and Patt, ISCA 2020): the measurements.
 
-Each program is recorded once; every simulation reads that trace. Every figure of the paper's charts
-is one number of a Measurement, so that the text and the JSON say the same.
+Each program is recorded once; every simulation reads that trace. Every number of the paper's charts
+is computed once, in a Measurement, so that the text and the JSON agree.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ STUDY = "tailored_page_sizes"
 MACHINE = "skylake"
 
 SMT_TURN_INSTRUCTIONS = 100
-"""Two threads of a core share its TLBs and caches by so short turns."""
+"""The turns of two threads that share a core's TLBs and caches."""
 LOCAL = ("xsbench", "graph500")
 """The paper's benchmarks that keep some locality under fragmentation."""
 _PAGES = "os.pages."
-"""Before the size: components that count pages."""
+"""The prefix of components that count pages; the page size follows."""
 
 
 @dataclass(frozen=True)
@@ -74,30 +74,30 @@ class Study(Reproduction):
 
     @property
     def counting(self) -> tuple[Measurement, ...]:
-        """The programs that the paper's averages would be over."""
+        """The programs for averages that are compared with the paper's."""
         return tuple(m for m in self.measurements if m.counts)
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of, of the programs that count and that have them; of
-        each metric by the label of the design.
+        """The numbers that the claims are about, of the counting programs that have them. Metrics
+        are by the label of the design.
         """
         counting = self.counting
         tps = [m.designs[TPS] for m in counting if TPS in m.designs]
-        used = [of.pages for of in tps if of.pages]
+        used = [counted.pages for counted in tps if counted.pages]
         scarce = [m.fragmented[TPS].pages for m in counting if TPS in m.fragmented]
         both = [m.designs for m in counting if {TPS, BASE} <= set(m.designs)]
-        paged = [(of[TPS].pages, of[BASE].pages) for of in both]
+        paged = [(designs[TPS].pages, designs[BASE].pages) for designs in both]
         paged = [(ours, base) for ours, base in paged if ours and base]
         gone = [m.metrics()["references_gone"] for m in counting]
-        walks = [(of.get(TPS), of.get(RMM)) for of in gone]
+        walks = [(shares.get(TPS), shares.get(RMM)) for shares in gone]
         growths = [m.tps_growth for m in self.measurements]
         local = {
             m.program: m.metrics()["misses_gone_fragmented"].get(TPS)
             for m in self.measurements
             if m.program in LOCAL
         }
-        shares = {of.memory: of.shares for of in self.memory}
-        free = shares.get("this machine", {})
+        free_shares = {coverage.memory: coverage.shares for coverage in self.memory}
+        free = free_shares.get("this machine", {})
         is_known = free.get(64 * KIB) is not None and free.get(2 * MIB) is not None
         over_base = [sum(ours.values()) / sum(base.values()) for ours, base in paged]
         most = max((sum(ours.values()) for ours, _ in paged), default=0)
@@ -109,18 +109,21 @@ class Study(Reproduction):
             "lost_smt": _lost(m.smt[BASELINE].time for m in counting if BASELINE in m.smt),
             "gups": _by_design(m for m in self.measurements if m.program == "gups"),
             "growth_2m": [m.growth_2m for m in counting],
-            "hit_rates_tps": [1 - of.misses / of.accesses for of in tps],
+            "hit_rates_tps": [1 - counted.misses / counted.accesses for counted in tps],
             "references_tps_over_rmm": [
                 ours - rmm for ours, rmm in walks if ours is not None and rmm is not None
             ],
             "same_memory": [growth == 0 for growth in growths if growth is not None],
             "free_memory_here": free if is_known else None,
-            "fragmented_local": {name: of for name, of in local.items() if of is not None},
-            "free_memory_simulated": shares.get("as simulated"),
+            "fragmented_local": {
+                program: share for program, share in local.items() if share is not None
+            },
+            "free_memory_simulated": free_shares.get("as simulated"),
             "sizes_used": _sizes_used(used),
-            "sizes_used_fragmented": _sizes_used(of for of in scarce if of),
+            "sizes_used_fragmented": _sizes_used(pages for pages in scarce if pages),
             "small_pages": [
-                sum(n for size, n in of.items() if size < 2 * MIB) / sum(of.values()) for of in used
+                sum(n for size, n in pages.items() if size < 2 * MIB) / sum(pages.values())
+                for pages in used
             ],
             "page_counts": {"over_base": over_base, "most": most} if paged else None,
         }
@@ -134,8 +137,11 @@ class Study(Reproduction):
             "large": self.large,
             "programs": [measured.record() for measured in self.measurements],
             "free_memory": [
-                {"memory": of.memory, "shares": {str(size): of.shares[size] for size in SIZES}}
-                for of in self.memory
+                {
+                    "memory": coverage.memory,
+                    "shares": {str(size): coverage.shares[size] for size in SIZES},
+                }
+                for coverage in self.memory
             ],
         }
 
@@ -154,30 +160,30 @@ class Study(Reproduction):
 
 
 def _lost(times: Iterable[ExecutionTime | None]) -> list[float]:
-    """Of each time that is known, what translation adds to the rest, as a share of that."""
+    """For each known time, the cycles of translation as a share of all other cycles."""
     return [time.cycles / time.ideal_cycles - 1 for time in times if time is not None]
 
 
 def _sizes_used(pages: Iterable[dict[int, int]]) -> list[float]:
-    """Of each program, the share of the page sizes up to its largest that it has pages of."""
-    return [len(of) / (max(of) // (4 * KIB)).bit_length() for of in pages]
+    """For each program's pages by size: of the sizes up to its largest, the share that it uses."""
+    return [len(by_size) / (max(by_size) // (4 * KIB)).bit_length() for by_size in pages]
 
 
 def _by_design(measured: Iterable[Measurement]) -> dict[str, dict[str, list[float]]]:
-    """Of each metric and design, the values of the programs that have one."""
+    """For each metric and design, the values of the programs that have one."""
     found: dict[str, dict[str, list[float]]] = {
         metric: {label(name): [] for name in DESIGNS} for metric in METRICS
     }
     for m in measured:
-        for metric, of in m.metrics().items():
-            for name, value in of.items():
+        for metric, values in m.metrics().items():
+            for name, value in values.items():
                 if value is not None:
                     found[metric][label(name)].append(value)
     return found
 
 
 def run_study(request: Request, *, chosen: Sequence[Subject] | None = None) -> Study:
-    """Runs every program that is installed, or the chosen ones alone."""
+    """Runs every program that is installed, or only the chosen programs."""
     all_subjects = (
         subjects(large=request.large, machine=MACHINE) if chosen is None else list(chosen)
     )
@@ -210,7 +216,7 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
     short = document([*added, *scarce, *region_of_one, *compared, str(trace)], place)
     shared = timed = timed_short = None
     if subject.kind != "program":
-        # Each thread starts up by itself, so that its memory lies together.
+        # Each thread first runs alone up to its region, so that its memory is contiguous.
         turns = ["--quantum", str(SMT_TURN_INSTRUCTIONS), "--first-quantum", str(max(begin, 1))]
         both = ["--processes", "asid", *turns]
         region_of_both = scope(2 * begin, None if end is None else 2 * end)
@@ -237,8 +243,8 @@ def measure(
     timed: dict[str, Any] | None = None,
     timed_short: dict[str, Any] | None = None,
 ) -> Measurement:
-    """The figures of one program from the documents of its passes, and from what was counted where
-    memory was empty.
+    """The numbers of one program, from the documents of its passes and the counts of `designs` on
+    empty memory.
     """
     memory = {row["page_size"]: row for row in all_memory(main_process(touched["rows"]))}
     return Measurement(
@@ -256,12 +262,12 @@ def measure(
 
 
 def instructions_of(result: dict[str, Any]) -> int:
-    """Of the process that did most."""
+    """The instructions of the main process."""
     return int(stream_counters(main_process(result["rows"]))["instructions"])
 
 
 def cycles_of(result: dict[str, Any]) -> dict[str, float]:
-    """The core's cycles by design, of the process that did most."""
+    """The core's cycles of the main process, by design."""
     return {
         str(row.get("design")): row["value"]
         for row in main_process(result["rows"])

@@ -27,11 +27,11 @@ _METRICS = {
     "figure-14": ("speedup_smt", "speed-up"),
     "figure-16": ("misses_gone_fragmented", "L1 DTLB misses gone, fragmented"),
 }
-"""The metric of each chart of the programs that count, and the title of its axis."""
+"""The metric of each chart of counting programs, and the title of its axis."""
 
 
 def figures_of(study: Study) -> dict[str, Spec]:
-    """Every figure, by the name of its file; those without anything in them are left out."""
+    """Every figure that has values, by the name of its file."""
     figures: dict[str, Spec] = {}
     every, counting = study.measurements, study.counting
     if every:
@@ -46,7 +46,7 @@ def figures_of(study: Study) -> dict[str, Spec]:
             figures[figure] = _bars(by_program, (TPS, *RIVALS), title, ".0%")
         figures["figure-18"] = _page_counts(counting)
     figures["figure-15"] = _coverage(study)
-    return dict(sorted(figures.items(), key=lambda of: int(of[0].removeprefix("figure-"))))
+    return dict(sorted(figures.items(), key=lambda item: int(item[0].removeprefix("figure-"))))
 
 
 def _bars(
@@ -55,12 +55,12 @@ def _bars(
     title: str,
     format: str,
 ) -> Spec:
-    """Bars of each design, by program; unknown values have none."""
+    """Bars of each design, by program; unknown values have no bar."""
     values: Values = [
         {"program": program, "design": label(name), "value": value}
-        for program, of in by_program
+        for program, by_design in by_program
         for name in designs
-        if (value := of.get(name)) is not None
+        if (value := by_design.get(name)) is not None
     ]
     chart = bars(
         values,
@@ -75,7 +75,7 @@ def _bars(
 
 
 def _page_counts(measured: Sequence[Measurement]) -> Spec:
-    """Figure 18: a line a program, both axes logarithmic."""
+    """Figure 18: a line for each program, both axes logarithmic."""
     values: Values = [
         {"of": m.program, "size": size, "value": number}
         for m in measured
@@ -87,19 +87,19 @@ def _page_counts(measured: Sequence[Measurement]) -> Spec:
 
 
 def _coverage(study: Study) -> Spec:
-    """Figure 15: what each page size could use of what is free."""
+    """Figure 15: the share of free memory that each page size could use."""
     values: Values = [
-        {"of": of.memory, "size": size, "value": share}
-        for of in study.memory
-        for size, share in of.shares.items()
+        {"of": coverage.memory, "size": size, "value": share}
+        for coverage in study.memory
+        for size, share in coverage.shares.items()
         if share is not None
     ]
     y = vl.Y("value:Q", title="of free memory", axis=vl.Axis(format=".0%"))
-    return _lines(values, [of.memory for of in study.memory], y)
+    return _lines(values, [coverage.memory for coverage in study.memory], y)
 
 
 def _lines(values: Values, names: Sequence[str], y: vl.Y) -> Spec:
-    """A line of each, over the page size."""
+    """A line for each of `names` over the page size."""
     sizes = sorted({int(value["size"]) for value in values})
     ticks = [size for size in sizes if (size // (4 * KIB)).bit_length() % 2]
     return lines_by_size(values, "of", names, ticks, y, height=300)

@@ -1,5 +1,5 @@
-"""The measurements of Tailored Page Sizes for one program: every figure of the paper's charts is
-one number here.
+"""The measurements of Tailored Page Sizes (TPS) for one program: every number of the paper's charts
+is computed here.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from octavo.studies.programs import Kind
 BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"
 COLT, RMM = f"colt+{BASELINE}", "rmm"
 RIVALS = (COLT, RMM)
-"""The designs that the paper compares it with. CoLT changes the hardware alone: it has
-the baseline's operating system."""
+"""The designs that the paper compares TPS with. CoLT changes only the hardware: it has the
+baseline's operating system.
+"""
 OVER_BASELINE = f"rmm+{BASELINE}:ranges=true"
-"""RMM's range TLB beside the baseline's pages: its first-level misses are comparable with the
-baseline's. With eager paging other pages are huge, and ranges are longer.
+"""RMM's range TLB with the baseline's pages, so that first-level misses compare with the
+baseline's. With RMM's own eager paging other pages are huge, and ranges are longer.
 """
 DESIGNS = (BASELINE, BASE, TPS, *RIVALS, OVER_BASELINE)
 """The designs of the study, the baseline first."""
 PERFECT_L1, PERFECT_L2 = f"perfect_l1+{BASELINE}", f"perfect_l2+{BASELINE}"
 TIMED = (BASELINE, PERFECT_L1, PERFECT_L2)
-"""The designs that a core executes: the baseline, and it with a level of TLBs that never misses."""
+"""Designs for the core: the baseline, unchanged and with one level of TLBs that never misses."""
 MOST_INSTRUCTIONS = 30_000_000
-"""Executed by the core of each workload, at most."""
+"""The most instructions of a workload that the core executes."""
 METRICS = (
     *("mpki", "misses_gone", "references_gone", "speedup", "of_ideal"),
     *("speedup_smt", "of_ideal_smt", "misses_gone_fragmented"),
     *("speedup_added", "speedup_fragmented"),
 )
-"""Of Figures 8, 10 and 11, 13, 14 and 16: misses of the first-level TLB for data per 1000
-instructions, shares of the baseline's misses and references of walks that are gone, and times;
-times with latencies added up, and times where memory is fragmented.
+"""The metrics of Figures 8, 10, 11, 13, 14 and 16: misses of the first-level data TLB per 1000
+instructions; shares of the baseline's misses and walk references that are gone; speed-ups and
+shares of lost time that are saved, by the core's time or (`_added`, `_smt`) by latencies added up;
+and values on fragmented memory.
 """
 INTENSE_MPKI = 5.0
-"""Section IV-A: of programs that are not workloads, those with more misses than that are averaged
-apart.
-"""
+"""Section IV-A: real programs with more misses than this are averaged separately."""
 
 FEW_MPKI = 0.1
-"""Below this per 1000 instructions the baseline has next to nothing that could be eliminated."""
+"""Below this number per 1000 instructions the baseline has too few events to eliminate."""
 
 
 def label(design: str) -> str:
-    """A design's name as the tables have it: without its policy."""
+    """A design's name in the tables: without its policy."""
     return "rmm_over_baseline" if design == OVER_BASELINE else design.partition("+")[0]
 
 
@@ -60,11 +60,11 @@ class Counted:
     """Look-ups that missed."""
     walk_references: int
     resident_bytes: int
-    """Data, at most."""
+    """Peak bytes of data."""
     time: ExecutionTime
-    """With all latencies added up."""
+    """The time with all latencies added up."""
     pages: dict[int, int]
-    """Mapped at the end, by their size in bytes."""
+    """Numbers of pages mapped at the end, by page size in bytes."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,19 @@ class Measurement:
     kind: Kind
     instructions: int
     touched_bytes: int
-    """In pages of 4 KiB."""
+    """Touched memory in pages of 4 KiB."""
     growth_2m: float
-    """Of that in pages of 2 MiB alone (Figure 9)."""
+    """Growth of touched memory in pages of 2 MiB alone (Figure 9)."""
     designs: dict[str, Counted]
-    """By name; a design that ran out of memory is not there."""
+    """Counts on empty memory, by design; a design that ran out of memory is left out."""
     fragmented: dict[str, Counted]
+    """Counts on fragmented memory."""
     smt: dict[str, Counted]
-    """With a second thread beside it that does the same, both together."""
+    """Counts of two threads of the same program on one core, added up."""
     core_time: ExecutionTime | None = None
-    """The baseline's, by the core; None of what it did not execute."""
+    """The baseline's time by the core; None where the core did not execute the program."""
     core_time_fragmented: ExecutionTime | None = None
-    """The same where memory is fragmented."""
+    """The baseline's time by the core on fragmented memory."""
 
     def mpki(self, design: str) -> float | None:
         """Misses of the first-level TLB for data per 1000 instructions (Figure 8)."""
@@ -97,28 +98,29 @@ class Measurement:
 
     @property
     def counts(self) -> bool:
-        """Whether the averages are over it: the workloads stand for the paper's programs, which
-        take gigabytes.
+        """Whether averages include the program: only workloads stand for the paper's programs,
+        which take gigabytes.
         """
         return self.kind == "workload"
 
     @property
     def is_intense(self) -> bool:
-        """Whether it is a real program that the paper would have chosen by its misses."""
+        """Whether this is a real program with enough misses for the paper's selection."""
         return self.kind == "program" and (self.mpki(BASE) or 0.0) > INTENSE_MPKI
 
     def time(
-        self, of: Mapping[str, Counted], design: str, measured: ExecutionTime | None = None
+        self, counts: Mapping[str, Counted], design: str, measured: ExecutionTime | None = None
     ) -> ExecutionTime | None:
-        """Section IV-B: the baseline's time (`measured`, or its latencies added up), its T_L1DTLBM
-        scaled by the ratio of first-level misses and its T_PW by that of references of walks.
+        """Section IV-B: a design's time from the baseline's time (`measured`, or latencies added
+        up), with T_L1DTLBM scaled by the ratio of first-level misses, and T_PW by the ratio of
+        walk references.
         """
-        base, one = of.get(BASELINE), of.get(design)
+        base, one = counts.get(BASELINE), counts.get(design)
         if base is None or one is None:
             return None
         time = measured or base.time
         # RMM is before the second level, over the baseline's pages.
-        like = of.get(OVER_BASELINE, one) if design == RMM else one
+        like = counts.get(OVER_BASELINE, one) if design == RMM else one
         return ExecutionTime(
             time.ideal_cycles,
             time.tlb_cycles * _ratio(like.misses, base.misses),
@@ -126,11 +128,11 @@ class Measurement:
         )
 
     def metrics(self) -> dict[str, dict[str, float | None]]:
-        """METRICS by design, those that are in each memory; None where it is not known."""
+        """METRICS, each by design; None for an unknown value."""
         return {
             "mpki": {name: self.mpki(name) for name in self.designs},
-            "misses_gone": self._gone(self.designs, lambda of: of.misses),
-            "references_gone": self._gone(self.designs, lambda of: of.walk_references),
+            "misses_gone": self._gone(self.designs, lambda counted: counted.misses),
+            "references_gone": self._gone(self.designs, lambda counted: counted.walk_references),
             "speedup": self._of_times(self.designs, _speedup, self.core_time),
             "of_ideal": self._of_times(self.designs, _of_ideal, self.core_time),
             "speedup_added": self._of_times(self.designs, _speedup),
@@ -141,25 +143,28 @@ class Measurement:
             else {},
             "speedup_smt": self._of_times(self.smt, _speedup),
             "of_ideal_smt": self._of_times(self.smt, _of_ideal),
-            "misses_gone_fragmented": self._gone(self.fragmented, lambda of: of.misses),
+            "misses_gone_fragmented": self._gone(self.fragmented, lambda counted: counted.misses),
         }
 
     def _gone(
-        self, of: Mapping[str, Counted], what: Callable[[Counted], int]
+        self, counts: Mapping[str, Counted], events: Callable[[Counted], int]
     ) -> dict[str, float | None]:
-        """The share of the baseline's that is gone; None where the baseline has too few."""
+        """The share of the baseline's events that is gone; None if the baseline has too few."""
         few = FEW_MPKI * self.instructions
-        base = what(of[BASELINE]) if BASELINE in of else 0
-        has_enough = BASELINE in of and base * 1000 >= few
-        return {name: 1 - what(one) / base if has_enough else None for name, one in of.items()}
+        base = events(counts[BASELINE]) if BASELINE in counts else 0
+        has_enough = BASELINE in counts and base * 1000 >= few
+        return {
+            name: 1 - events(one) / base if has_enough else None for name, one in counts.items()
+        }
 
     def _of_times(
         self,
-        of: Mapping[str, Counted],
+        counts: Mapping[str, Counted],
         compare: Callable[[ExecutionTime, ExecutionTime], float | None],
         measured: ExecutionTime | None = None,
     ) -> dict[str, float | None]:
-        times = {name: self.time(of, name, measured) for name in of}
+        """A comparison of each design's time with the baseline's."""
+        times = {name: self.time(counts, name, measured) for name in counts}
         base = times.get(BASELINE)
         return {
             name: None if base is None or time is None else compare(base, time)
@@ -174,16 +179,16 @@ class Measurement:
         return self.designs[TPS].resident_bytes / self.designs[BASE].resident_bytes - 1
 
     def ran_out(self) -> Iterator[tuple[str, list[str]]]:
-        """Where designs ran out of memory, and which."""
-        for where, of in (
+        """Pairs: a condition in words, and the labels of designs that ran out of memory then."""
+        for where, counts in (
             ("", self.designs),
             (" when it is fragmented", self.fragmented),
             (" with a second thread", self.smt),
         ):
-            if where and not of:
+            if where and not counts:
                 continue
             wanted = (BASELINE, TPS, *RIVALS) if where else DESIGNS
-            yield where, [label(name) for name in wanted if name not in of]
+            yield where, [label(name) for name in wanted if name not in counts]
 
     def record(self) -> dict[str, Any]:
         """Plain data: the counts and the metrics computed from them."""
@@ -196,7 +201,7 @@ class Measurement:
             if not isinstance(value, dict):
                 flat[key] = value
             elif key not in ("designs", "fragmented", "smt"):
-                flat.update({f"{key}.{name}": of for name, of in value.items()})
+                flat.update({f"{key}.{name}": number for name, number in value.items()})
         return flat
 
 
@@ -205,8 +210,8 @@ def _ratio(value: int, base: int) -> float:
 
 
 def core_time(cycles: Mapping[str, float]) -> ExecutionTime | None:
-    """The terms of the baseline's time from the core's cycles: what it is slower than with a first
-    level that never misses is T_L1DTLBM and T_PW, than with such a second level T_PW.
+    """The terms of the baseline's time from the core's cycles of TIMED. The difference to a first
+    level that never misses is T_L1DTLBM + T_PW; to a second level that never misses, T_PW.
     """
     if not set(TIMED) <= set(cycles):
         return None
@@ -222,6 +227,6 @@ def _speedup(base: ExecutionTime, time: ExecutionTime) -> float:
 
 
 def _of_ideal(base: ExecutionTime, time: ExecutionTime) -> float | None:
-    """The part of the time that is lost to misses which is saved."""
+    """The share of the time lost to misses that is saved."""
     lost = base.cycles - base.ideal_cycles
     return (base.cycles - time.cycles) / lost if lost else None

@@ -1,8 +1,9 @@
 """The fragmented memories of the study of Tailored Page Sizes.
 
-The paper took that of a heavily loaded server, with just enough of it free for its benchmarks. Here
-it is made: so many free blocks of each size, in the same shares for every program, and not much
-more in all than the program takes. This machine's own, as it is now, stands beside it in Figure 15.
+The paper used the memory of a heavily loaded server with just enough free memory for its
+benchmarks. This study generates one: free blocks of each size, in the same shares for every
+program, and in all a little more than the program takes. Figure 15 also has the current memory of
+this machine.
 """
 
 from __future__ import annotations
@@ -32,27 +33,26 @@ SHARES = {
 }
 """The share of free memory that lies in blocks of each size."""
 SIZES = tuple(4 * KIB << step for step in range(13))
-"""Of Figure 15: 4 KiB to 16 MiB."""
+"""The page sizes of Figure 15: 4 KiB to 16 MiB."""
 ROOM = 1.25
-"""Free memory for each byte that is resident with 4 KiB pages: page tables are in it, too."""
+"""Free memory, including page tables, for each byte that is resident with 4 KiB pages."""
 SPARE_BYTES = 4 * MIB
 MEMORY_PER_FREE = 4
-"""Memory in all for each byte that is free, so that free blocks find places where no two are
-buddies."""
+"""Total memory for each free byte: enough places for free blocks of which no two are buddies."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a free memory each page size could use, alone."""
+    """The shares of free memory that single page sizes could use."""
 
     memory: str
-    """The machine or server that it is from."""
+    """The name of the memory."""
     shares: dict[int, float | None]
-    """By page size; None if unknown."""
+    """The share by page size; None if unknown."""
 
 
 def fragmented(resident_bytes: int) -> dict[str, Any]:
-    """Settings of a machine whose memory is just enough for a program that takes so much."""
+    """Settings of a machine with just enough free memory for a program of `resident_bytes`."""
     free_bytes = int(resident_bytes * ROOM) + SPARE_BYTES
     blocks = {size: round(share * free_bytes / size) for size, share in SHARES.items()}
     memory_bytes = -(-free_bytes * MEMORY_PER_FREE // (4 * MIB)) * 4 * MIB
@@ -67,9 +67,11 @@ def fragmented(resident_bytes: int) -> dict[str, Any]:
 
 
 def coverages() -> Iterator[Coverage]:
-    """The memory of the simulations, and that of this machine now, if it may be read."""
-    covered = {size: sum(of for block, of in SHARES.items() if block >= size) for size in SIZES}
-    yield Coverage("as simulated", dict(covered))
+    """The simulated memory, and the current memory of this machine, if it may be read."""
+    covered: dict[int, float | None] = {
+        size: sum(share for block, share in SHARES.items() if block >= size) for size in SIZES
+    }
+    yield Coverage("as simulated", covered)
     with TemporaryDirectory("octavo-study-") as name:
         try:
             taken = take_snapshot(Path(name) / "now.octmem")

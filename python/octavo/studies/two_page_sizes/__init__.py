@@ -1,13 +1,13 @@
 """The study of two page sizes (Talluri et al.): the measurements.
 
-Programs like those of the paper decide its claims, run to their ends; today's stand beside them.
-Every figure of the paper's tables and charts is one number here, so that the page and the JSON say
-the same.
+Programs like those of the paper, run to their ends, decide its claims; programs of today are shown
+beside them. Every number of the paper's tables and charts is computed here once, so that the page
+and the JSON agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -37,21 +37,21 @@ PAIRS = (16 * KIB, 32 * KIB, 64 * KIB)
 SHAPES = ((8, 2), (16, 2))
 """Sets and ways of the 16-entry and the 32-entry TLB of Figure 5.2."""
 FULL_ENTRIES = 16
-"""Figure 5.1."""
+"""Entries of the fully associative TLB of Figure 5.1."""
 SHOWN = (SMALL, 8 * KIB, LARGE)
 """Single sizes of Figures 5.1 and 5.2."""
 GROWN = (8 * KIB, 16 * KIB, LARGE)
 """Single sizes of Figure 4.2."""
 TODAY_INSTRUCTIONS = usual_instructions()
-"""After how many a program of today is ended at the latest."""
+"""The instructions after which a program of today is ended at the latest."""
 ONE_SIZE_CYCLES, TWO_SIZES_CYCLES = 20, 25
-"""The cost of a miss (section 3.2)."""
+"""The cost of a miss in cycles (section 3.2)."""
 FEW_CPI = 0.001
-"""Below this CPI_TLB with 4 KiB pages a TLB has next to no misses that pages could end."""
+"""Below this CPI_TLB with 4 KiB pages, a TLB has too few misses for larger pages to matter."""
 LEAST_CPI = 0.0001
-"""Tables show less as such, and claims that compare two CPI_TLB take it for that."""
+"""A smaller CPI_TLB is shown as below this, and compared with others as equal to it."""
 LARGE_INDEX = f"bits:{(LARGE // SMALL).bit_length() - 1}"
-"""The large page number's low bits, among those of a small page number."""
+"""The index that takes the low bits of the large page number from a small page's address."""
 
 ARGUMENTS = (
     *("curves", "--streams", "all", "--page-sizes", "4KiB..64KiB", "--entries", "64"),
@@ -60,13 +60,13 @@ ARGUMENTS = (
 )
 
 STRICT_THRESHOLD = "75%"
-"""Of a chunk's blocks, in the experiment on chunks that are about half in use."""
+"""The share of a chunk's blocks that makes it large, in the experiment on half-used chunks."""
 STRICT_ARGUMENTS = (
     *("curves", "--streams", "all", "--page-sizes", "4KiB,32KiB", "--windows", "10M,25M,50M"),
     *("--two-sizes", "4KiB+32KiB", "--threshold", STRICT_THRESHOLD, "--without", "full,sets"),
 )
 MOST_SPREAD = 0.05
-"""Over the windows, of a program without need for that experiment."""
+"""The largest spread over the windows of a program that does not need that experiment."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Shape:
     """CPI_TLB of one TLB: 20 cycles a miss, 25 with two page sizes."""
 
     cpi: dict[int, float]
-    """By page size."""
+    """CPI_TLB of single sizes, by page size."""
     cpi_two_sizes: float
     critical_increase: float | None
-    """None where two sizes never miss."""
+    """The critical increase of the miss penalty; None where two sizes never miss."""
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,21 @@ class Measurement:
     references: int
     references_per_instruction: float
     working_set_bytes: float
-    """Average, 4 KiB pages, T of ten million references."""
+    """Average working set with 4 KiB pages and a T of ten million references."""
     normalised: dict[int, float]
-    """By page size."""
+    """Working sets of single sizes over that with 4 KiB pages, by page size."""
     normalised_pairs: dict[int, float]
-    """By the large one of two sizes, the small one being 4 KiB."""
+    """Working sets of 4 KiB with a larger size, by the larger size."""
     normalised_by_window: dict[int, float]
-    """Of 4 KiB and 32 KiB together, by T."""
+    """Working sets of 4 KiB with 32 KiB, by T."""
     full: Shape
     sets: tuple[SetShape, ...]
     like: str | None = None
     """The program of the paper that it stands for."""
     is_static: bool = False
-    """Whether it is linked statically."""
+    """Whether the program is linked statically."""
     strict_by_window: dict[int, float] | None = None
-    """As `normalised_by_window`, with chunks that are large at STRICT_THRESHOLD; None where that
+    """`normalised_by_window` with chunks that are large at STRICT_THRESHOLD; None where that
     experiment was not made.
     """
 
@@ -122,7 +122,7 @@ class Measurement:
 
     @property
     def is_below_single_sizes_strictly(self) -> bool:
-        """The same with chunks that are large at STRICT_THRESHOLD, where that was tried."""
+        """`is_below_single_sizes` by the experiment at STRICT_THRESHOLD, where it was made."""
         strict = self.strict_by_window
         return self.is_below_single_sizes if strict is None else self._is_below(strict[WINDOW_REFS])
 
@@ -132,13 +132,13 @@ class Measurement:
     @property
     def spread(self) -> float:
         """How much the working set of two sizes varies with T."""
-        return max(self.normalised_by_window.values()) / min(self.normalised_by_window.values()) - 1
+        return _spread(self.normalised_by_window)
 
     @property
     def strict_spread(self) -> float:
-        """The same with chunks that are large at STRICT_THRESHOLD, where that was tried."""
-        of = self.strict_by_window
-        return self.spread if of is None else max(of.values()) / min(of.values()) - 1
+        """`spread` by the experiment at STRICT_THRESHOLD, where it was made."""
+        strict = self.strict_by_window
+        return self.spread if strict is None else _spread(strict)
 
     def flat(self) -> dict[str, Any]:
         """Plain data in one flat record: `normalised.8192`, `sets.0.cpi_two_sizes`."""
@@ -154,11 +154,11 @@ class Study(Reproduction):
     today: tuple[Measurement, ...] = ()
 
     def values_today(self) -> dict[str, Any]:
-        """Without those of the experiments."""
+        """The numbers of `values` for the programs of today, without the experiments."""
         return {**values_of(self.today), **_experiments(())}
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of, of the programs like the paper's, and those of the
+        """The numbers that the claims are about, of the programs like the paper's and of the
         experiments.
         """
         return {**values_of(self.measurements), **_experiments(self.measurements)}
@@ -173,14 +173,14 @@ class Study(Reproduction):
 
 
 def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
-    """The numbers that the claims speak of, program by program; of CPI_TLB, those of TLBs that
-    miss with 4 KiB pages.
+    """The numbers that the claims are about, program by program; CPI_TLB only of TLBs that miss
+    with 4 KiB pages.
     """
     full = [m.full for m in measured if m.full.cpi[SMALL] >= FEW_CPI]
     first = [m.sets[0] for m in measured if m.sets[0].cpi[SMALL] >= FEW_CPI]
     second = [m.sets[1] for m in measured]
-    sets = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
-    indexes = [(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in sets]
+    sets = [shape for m in measured for shape in m.sets if shape.cpi[SMALL] >= FEW_CPI]
+    indexes = [(shape.cpi_two_sizes, shape.cpi_two_sizes_large_index) for shape in sets]
     return {
         "references_per_instruction": [m.references_per_instruction for m in measured],
         "normalised": {size: [m.normalised[size] for m in measured] for size in SIZES},
@@ -190,45 +190,58 @@ def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
         "normalised_pair": [m.normalised_pairs[LARGE] for m in measured],
         "pair_below_single_sizes": [m.is_below_single_sizes for m in measured],
         "spread_over_windows": [m.spread for m in measured],
-        "full_fall": {size: [_times(of.cpi[SMALL], of.cpi[size]) for of in full] for size in SIZES},
+        "full_fall": {
+            size: [_times(shape.cpi[SMALL], shape.cpi[size]) for shape in full] for size in SIZES
+        },
         "full_pair_near_large": [
-            1 / 1.5 <= _times(of.cpi_two_sizes, of.cpi[LARGE]) <= 1.5 for of in full
+            1 / 1.5 <= _times(shape.cpi_two_sizes, shape.cpi[LARGE]) <= 1.5 for shape in full
         ],
-        "full_pair_not_shown": [max(of.cpi_two_sizes, of.cpi[LARGE]) < LEAST_CPI for of in full],
+        "full_pair_not_shown": [
+            max(shape.cpi_two_sizes, shape.cpi[LARGE]) < LEAST_CPI for shape in full
+        ],
         "full_pair_near_large_at_its_penalty": [
-            1 / 1.5 <= _times(two, of.cpi[LARGE]) <= 1.5
-            for of in full
-            for two in [of.cpi_two_sizes * ONE_SIZE_CYCLES / TWO_SIZES_CYCLES]
+            1 / 1.5 <= _times(two, shape.cpi[LARGE]) <= 1.5
+            for shape in full
+            for two in [shape.cpi_two_sizes * ONE_SIZE_CYCLES / TWO_SIZES_CYCLES]
         ],
-        "full_pair_below_8k": [of.cpi_two_sizes < of.cpi[8 * KIB] for of in full],
-        "sets_pair_below_small": [of.cpi_two_sizes < of.cpi[SMALL] for of in first],
+        "full_pair_below_8k": [shape.cpi_two_sizes < shape.cpi[8 * KIB] for shape in full],
+        "sets_pair_below_small": [shape.cpi_two_sizes < shape.cpi[SMALL] for shape in first],
         "critical_increases": [
-            of.critical_increase
-            for of in sets
-            if of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
+            shape.critical_increase
+            for shape in sets
+            if shape.cpi_two_sizes < shape.cpi[SMALL] and shape.critical_increase is not None
         ],
         "critical_increases_that_miss": [
-            of.critical_increase
-            for of in sets
-            if FEW_CPI <= of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
+            shape.critical_increase
+            for shape in sets
+            if FEW_CPI <= shape.cpi_two_sizes < shape.cpi[SMALL]
+            and shape.critical_increase is not None
         ],
-        "indexes_not_shown": [max(of) < LEAST_CPI for of in indexes],
-        "index_differences": [1 - _times(min(of), max(of)) for of in indexes],
-        "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
+        "indexes_not_shown": [max(pair) < LEAST_CPI for pair in indexes],
+        "index_differences": [1 - _times(min(pair), max(pair)) for pair in indexes],
+        "large_index_over_small": [shape.cpi_large_index / shape.cpi[SMALL] for shape in sets],
         "large_index_over_small_of_more_sets": [
-            of.cpi_large_index / of.cpi[SMALL] for of in second if of.cpi[SMALL] >= FEW_CPI
+            shape.cpi_large_index / shape.cpi[SMALL]
+            for shape in second
+            if shape.cpi[SMALL] >= FEW_CPI
         ],
     }
 
 
+def _spread(by_window: Mapping[int, float]) -> float:
+    """How much the largest value is above the least, as a share of the least."""
+    return max(by_window.values()) / min(by_window.values()) - 1
+
+
 def _times(cpi: float, other: float) -> float:
-    """How many times a CPI_TLB is another, as tables show both."""
+    """The ratio of two CPI_TLB, where both are at least LEAST_CPI as in the tables."""
     return max(cpi, LEAST_CPI) / max(other, LEAST_CPI)
 
 
 def _experiments(measured: Sequence[Measurement]) -> dict[str, Any]:
-    """The same numbers, of fewer programs: those linked statically, and those whose working set in
-    large pages is more than the fully associative TLB covers. None where no program is such.
+    """The numbers of `values_of` for fewer programs: programs that are linked statically, and
+    programs whose working set in large pages exceeds the reach of the fully associative TLB. None
+    where there is no such program.
     """
     covered = FULL_ENTRIES * LARGE
     parts = {
@@ -262,11 +275,11 @@ def run_study(request: Request) -> Study:
     skipped: dict[str, str] = {}
 
     def run(programs: Sequence[Program]) -> tuple[Measurement, ...]:
-        def of(program: Program, rows: Iterable[CurveRow]) -> Measurement:
+        def measure_program(program: Program, rows: Iterable[CurveRow]) -> Measurement:
             measured = measure(program.name, rows)
             return replace(measured, like=program.like, is_static=program.is_static)
 
-        measured = measure_runs(ARGUMENTS, programs, request, of, skipped)
+        measured = measure_runs(ARGUMENTS, programs, request, measure_program, skipped)
         return tuple(sorted(measured, key=lambda one: one.working_set_bytes))
 
     period = load_period(STUDY)
@@ -278,34 +291,34 @@ def run_study(request: Request) -> Study:
 def with_experiment(
     measured: Sequence[Measurement], programs: Sequence[Program], request: Request
 ) -> tuple[Measurement, ...]:
-    """The measurements, with those of chunks that are large at STRICT_THRESHOLD of the programs
-    whose working set with two sizes is not as the paper has it.
+    """The measurements, with the experiment at STRICT_THRESHOLD for programs whose working set with
+    two sizes differs from the paper's claims.
     """
     odd = {m.program for m in measured if not m.is_below_single_sizes or m.spread > MOST_SPREAD}
     again = [program for program in programs if program.name in odd]
 
-    def of(program: Program, rows: Iterable[CurveRow]) -> tuple[str, dict[int, float]]:
+    def by_window(program: Program, rows: Iterable[CurveRow]) -> tuple[str, dict[int, float]]:
         return program.name, _by_window(_Rows(rows))
 
-    strict = dict(measure_runs(STRICT_ARGUMENTS, again, request, of, {}))
+    strict = dict(measure_runs(STRICT_ARGUMENTS, again, request, by_window, {}))
     return tuple(replace(m, strict_by_window=strict.get(m.program)) for m in measured)
 
 
 class _Rows:
-    """The rows of the process that made most references, found by what they say."""
+    """The rows of the process that made most references, selected by the values of columns."""
 
     def __init__(self, rows: Iterable[CurveRow]) -> None:
         rows = list(rows)
-        made = {
+        references = {
             row["process"]: row["value"]
             for row in rows
             if row.get("counter") == "references" and "process" in row and "stream" in row
         }
-        main = max(made, key=lambda process: made[process]) if made else None
+        main = max(references, key=lambda process: references[process]) if references else None
         self._rows = [row for row in rows if row.get("process") == main]
 
     def one(self, component: str, **wanted: Any) -> CurveRow:
-        """The only such row."""
+        """The only row of a component with these values."""
         (row,) = (
             row
             for row in self._rows
@@ -324,12 +337,11 @@ class _Rows:
 
 
 def measure(program: str, rows: Iterable[CurveRow]) -> Measurement:
-    """The figures that the paper has, of one program."""
+    """The paper's numbers for one program."""
     found = _Rows(rows)
     sizes = {
         size: found.one("working_set", page_size=size, window_refs=WINDOW_REFS) for size in SIZES
     }
-
     references = found.count("references")
     return Measurement(
         program=program,

@@ -1,4 +1,4 @@
-"""The figures of the study of two page sizes, drawn: 4.1, 4.2, 5.1 and 5.2 of the paper."""
+"""The figures of the study of two page sizes: Figures 4.1, 4.2, 5.1 and 5.2 of the paper."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from octavo.studies.two_page_sizes import (
 
 _PROGRAM_WIDTH, _BARS_HEIGHT = 46, 200
 _LARGE_PROGRAM_BYTES = MIB
-"""Section 5: small programs have a smaller working set, large ones a larger."""
+"""Section 5: the least working set of a large program."""
 
 
 def figures_of(study: Study) -> dict[str, Spec]:
-    """Every figure, by the name of its file; none where nothing was measured."""
+    """Every figure, by the name of its file; empty where nothing was measured."""
     measured = study.measurements or study.today
     if not measured:
         return {}
@@ -48,7 +48,7 @@ def figures_of(study: Study) -> dict[str, Spec]:
 
 
 def _over_page_size(measured: Sequence[Measurement]) -> Spec:
-    """Figure 4.1: normalised working sets, a line a program, both axes logarithmic."""
+    """Figure 4.1: normalised working sets, a line for each program, both axes logarithmic."""
     values: Values = [
         {"program": m.program, "size": size, "normalised": value}
         for m in measured
@@ -64,7 +64,7 @@ def _over_page_size(measured: Sequence[Measurement]) -> Spec:
 
 
 def _working_sets(measured: Sequence[Measurement]) -> Spec:
-    """Figure 4.2: normalised working sets of single sizes and of two, bars by program."""
+    """Figure 4.2: normalised working sets of single sizes and of a pair, bars by program."""
     values: Values = [
         {"program": m.program, "pages": name, "value": value}
         for m in measured
@@ -79,7 +79,7 @@ def _working_sets(measured: Sequence[Measurement]) -> Spec:
 def _costs(by_tlb: dict[str, list[tuple[Measurement, Shape]]]) -> Spec:
     """Figures 5.1 and 5.2: CPI_TLB, bars by program; small programs above, large ones below.
 
-    Each panel has a scale of its own, as a program of a large working set misses far more.
+    Each panel has a scale of its own, as programs with a large working set miss far more.
     """
     panels = []
     for large, which in ((False, "below 1 MiB"), (True, "of 1 MiB and more")):
