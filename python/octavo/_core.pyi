@@ -1,8 +1,8 @@
 """The Rust extension: live runs, recordings and traces, their progress and their results.
 
-Everything here is plain data or a handle on a run; command lines, tables, files and advice are
-the business of the rest of the package. The TypedDicts describe dictionaries and do not exist at
-run time: import them under TYPE_CHECKING.
+Everything here is plain data or a handle on a run; the rest of the package has command lines,
+tables, files and advice. The TypedDicts describe dictionaries and do not exist at run time: import
+them under TYPE_CHECKING.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,24 +15,24 @@ VERSION: str
 """Octavo's version, e.g. "1.0.0"."""
 
 MODEL: str
-"""The version of what simulations count: Octavo's, and a hash of the sources that decide it."""
+"""The version of the simulator: Octavo's version, and a hash of the sources that affect counts."""
 
 ENGINES: str
-"""The same of all engines, those of `octavo run` and `octavo curves` among them."""
+"""The same for all engines, including `octavo run` and `octavo curves`."""
 
 MAX_ENTRIES: int
-"""The most entries that curves tell apart."""
+"""The most entries that curves distinguish."""
 MAX_SETS: int
 """The most sets, a power of two."""
 MAX_CACHE_SETS: int
 """The most sets of a cache, a power of two."""
 MIN_LINE_BYTES: int
 MAX_LINE_BYTES: int
-"""The sizes that lines of caches may have: powers of two from the one to the other."""
+"""Lines of caches have a power of two of bytes from MIN_LINE_BYTES to MAX_LINE_BYTES."""
 MAX_CORES: int
 """The most cores that a machine may have."""
 MAX_WAYS: int
-"""The most ways; curves always tell all of them."""
+"""The most ways; curves always have every number up to it."""
 MAX_INDEX_BIT: int
 """The highest bit of a page number that an index of sets may begin at."""
 MAX_WINDOW_REFS: int
@@ -43,7 +43,7 @@ class OctavoError(Exception):
 
 def interval_of_rate(windows: list[tuple[int, int]]) -> tuple[float, float] | None:
     """The 95% interval of events per thousand instructions, from the (events, instructions) of
-    windows, by resampling these; None of fewer than two."""
+    windows, by resampling the windows; None for fewer than two windows."""
 
 def parse_page_size(text: str) -> int:
     """`64KiB` → 65536. Raises ValueError (with the sentence to show) for anything that is not a
@@ -72,7 +72,7 @@ class MachineCurve(TypedDict):
     stream: Literal["fetch", "data"]
     page_size: int
     level: int
-    """Misses of the last one are page walks."""
+    """Misses of the last level are page walks."""
     entries: int
     ways: int
     accesses: int
@@ -90,48 +90,48 @@ class Footprint(TypedDict):
     only, None elsewhere)."""
 
 class PageFaults(TypedDict):
-    """Page faults at first touches of memory of the process's own, none of shared memory and files."""
+    """Page faults at first touches of memory of the process's own, without shared memory and files."""
 
     base: int
-    """Where all pages have 4 KiB."""
+    """Faults where all pages have 4 KiB."""
     huge: int
-    """With 2 MiB pages wherever they fit: those that give one."""
+    """With 2 MiB pages wherever they fit: faults that map a 2 MiB page."""
     huge_again: int
-    """Of these, those for which the process had given a 2 MiB page back before."""
+    """The part of `huge` before which the process had given a 2 MiB page back."""
     left: int
-    """The same: those that give a 4 KiB page."""
+    """With 2 MiB pages wherever they fit: faults that map a 4 KiB page."""
 
 class Region(TypedDict):
-    """One part of a process's address space and what the streams did to it."""
+    """One part of a process's address space, with its references, misses and memory."""
 
     name: str
     """"heap", "stack", "libc.so.6 text", "libc.so.6 data", "anon 64.0MiB #1", "anon (small)" …"""
     kind: Literal["heap", "stack", "thread-stack", "text", "data", "anonymous", "shared", "other"]
     path: str | None
     start: int
-    """Lowest address it ever had, in the layout that was asked for."""
+    """The lowest address that the region ever had, in the requested layout."""
     bytes: int
-    """Size of the largest extent it ever had."""
+    """Size of the largest extent that the region ever had."""
     mappings: int
     """How many mappings were counted under this name."""
     asked_huge_bytes: int
-    """The most bytes that the program had asked 2 MiB pages for, by madvise (MADV_HUGEPAGE or
-    MADV_COLLAPSE), without those that it took this back for."""
+    """Peak bytes for which the program requested 2 MiB pages by madvise (MADV_HUGEPAGE or
+    MADV_COLLAPSE) and had not withdrawn the request."""
     asked_small_bytes: int
-    """The same of MADV_NOHUGEPAGE: bytes that are to have no huge pages."""
+    """Peak bytes for which the program forbade huge pages (MADV_NOHUGEPAGE)."""
     hugetlb_bytes: int
-    """The most bytes that were pages of hugetlbfs, of 2 MiB or more (MAP_HUGETLB)."""
+    """Peak bytes in pages of hugetlbfs, of 2 MiB or more (MAP_HUGETLB)."""
     malloc_bytes: int
-    """The most bytes of mappings that the C library made for its malloc. Those that a process has of
-    its parent are not known as such."""
+    """Peak bytes of mappings that the C library made for its malloc; mappings that a process has
+    inherited from its parent are not counted."""
     fetch_references: int
     data_references: int
     curves: list[Curve]
-    """accesses is the region's own; streams without references to the region are left out."""
+    """Streams without references to the region are left out; `accesses` counts the region's own."""
     machine_curves: list[MachineCurve]
-    """Those of the machine, if there is one."""
+    """Curves of the machine's TLBs; empty without a machine."""
     footprints: list[Footprint]
-    """stream "fetch", "data" and "all"."""
+    """One for each of the streams "fetch", "data" and "all"."""
     page_faults: PageFaults
     huge_growth_bytes: int
     """The growth of the process's own memory in 2 MiB pages wherever they fit, at the time when most
@@ -148,16 +148,17 @@ class Touched:
         data: Sequence[int] = ...,
         own: Sequence[int] = ...,
     ) -> None:
-        """Page numbers; of `own`, those that no other process can have in the same frame."""
+        """Page numbers; `own` are pages that never share a frame with another process."""
 
 def memory_counted_again(
     images: Sequence[tuple[int, Sequence[tuple[str | None, int, Touched]]]],
     page_sizes: Sequence[int],
 ) -> list[Footprint]:
-    """What a sum of the footprints of processes counts more than once.
+    """Memory that a sum of the footprints of processes counts more than once.
 
-    A process is the one that it descends from by fork alone, and its regions: what identifies it in
-    other processes (a file's kind and path; None: the address alone), start and pages.
+    For each process, `images` has the number of its ancestor by forks without an exec, and its
+    regions: a text that identifies the region in other processes (a file's kind and path; None if
+    only the address does), start and pages.
     """
 
 class TracedWindow(TypedDict):
@@ -168,10 +169,10 @@ class TracedWindow(TypedDict):
     end_instructions: int | None
     end_milliseconds: int | None
     instructions: int
-    """Those of it that counted."""
+    """Counted instructions of the window."""
     references: int
     counts: list[int]
-    """What `window_counts` of the process describes."""
+    """The numbers that `window_counts` of the process describes, in the same order."""
 
 class WindowCount(TypedDict):
     """A number that is counted in each window: misses of a level of TLBs."""
@@ -180,14 +181,14 @@ class WindowCount(TypedDict):
     page_size: int
     level: int
     modelled: bool
-    """Of the machine, not of the fully associative TLB."""
+    """Whether the level is the machine's, not the fully associative TLB's."""
 
 class CodePlace(TypedDict):
-    """A place in the code, as far as it is known."""
+    """A place in the code; unknown parts are None."""
 
     function: str | None
     path: str | None
-    """The file that it was mapped from."""
+    """The file that the code was mapped from."""
     source: str | None
     line: int | None
 
@@ -198,10 +199,10 @@ class AllocationSite(TypedDict):
     address: int
     blocks: int
     most_bytes: int
-    """The most that was live at one time."""
+    """Peak bytes of live blocks."""
 
 class AllocationStack(TypedDict):
-    """A stack whose blocks were missed."""
+    """A call stack that allocated blocks with misses."""
 
     site: int
     frames: list[CodePlace]
@@ -214,7 +215,7 @@ class AttributedMisses(TypedDict):
     region: int | None
     place: CodePlace
     counts: list[int]
-    """By column."""
+    """Misses for each of the `columns` of Allocations."""
 
 class Allocations(TypedDict):
     """Misses of data by allocation site and line."""
@@ -225,7 +226,7 @@ class Allocations(TypedDict):
     stacks: list[AllocationStack]
     misses: list[AttributedMisses]
     dropped_blocks: int
-    """Blocks that were not followed, as there were too many."""
+    """Blocks that were not tracked, as there were too many."""
 
 class ProcessCounts(TypedDict):
     """One traced process image: a fork or an exec begins another."""
@@ -246,25 +247,25 @@ class ProcessCounts(TypedDict):
     loads: int
     stores: int
     modifies: int
-    """Pairs of a load and a store that were one read-modify-write item."""
+    """Loads and stores that are one read-modify-write reference."""
     references: int
     """fetches + loads + stores."""
     segments: int
     folded_references: int
     """References whose addresses are not canonical: see docs/traces.md."""
     first_folded_address: int | None
-    """The first of those addresses, as it was."""
+    """The first address that is not canonical, before folding."""
     address_bits: int
-    """The bits of a canonical address, where any was folded."""
+    """The bits of a canonical address, where any address was folded."""
     windows: NotRequired[list[TracedWindow]]
-    """The windows that were traced, if not all was; some of them where there were too many."""
+    """The traced windows, unless everything was traced; if there are too many, a part of them."""
     windows_total: NotRequired[int]
-    """How many there were."""
+    """The number of all traced windows."""
     executed_instructions: NotRequired[int | None]
-    """Those outside windows too, if they were counted."""
+    """Instructions inside and outside windows; None if they were not counted."""
     kernel_seconds: float | None
-    """Processor time that its system calls took in the kernel while they were traced, estimated; of
-    our tracer only."""
+    """An estimate of the processor time of system calls in the kernel while traced; only Octavo's
+    tracer has it."""
     window_counts: NotRequired[list[WindowCount]]
     threads: int
     thread_switches: int
@@ -282,15 +283,16 @@ class Process(ProcessCounts):
     footprints: list[Footprint]
     regions: list[Region]
     knows_memory: bool
-    """Whether it also has the memory that was touched while nothing counted."""
+    """Whether memory that was touched outside the counted region is known, too."""
     missed_lines: int | None
-    """Lines of data that the caches of a core alone have missed, about; None without a machine."""
+    """Roughly, data lines that miss the caches of a core of its own; None without a machine."""
     allocations: NotRequired[Allocations]
 
 class Interruptible(TypedDict, total=False):
-    """What Octavo itself adds to the progress of work that a signal has interrupted."""
+    """An entry that the Python package adds to the progress of work that a signal interrupted."""
 
     interrupted_by: int
+    """The number of the signal."""
 
 class Progress(Interruptible):
     """A snapshot of a run under way."""
@@ -304,13 +306,13 @@ class Progress(Interruptible):
     streams_live: int
     streams_total: int
     processes_total: int
-    """All that ever began; a program that a process executes is a stream alone."""
+    """All processes that ever began; an exec begins a stream, not a process."""
     programs: list[str]
-    """Paths of the programs of live processes; none of a trace."""
+    """Paths of the programs of live processes; empty for a trace."""
     counting: bool
     """False while the region of interest has not begun, is closed or is over."""
     over: bool
-    """The region of interest is over, and the program is to end."""
+    """True once the region of interest is over and the program is to be ended."""
 
 class Exit(TypedDict):
     """How the program itself ended."""
@@ -321,8 +323,8 @@ class Exit(TypedDict):
         "exited", "signalled", "interrupted", "limit", "tracer-failed", "trace-broken", "running"
     ]
     diagnostics: str
-    """What Valgrind had to say (unsupported instruction, …), or what is wrong with the trace;
-    empty when all was well."""
+    """Messages of Valgrind (unsupported instruction, …), or the fault of the trace; empty if there
+    was none."""
 
 class RunEnd(TypedDict):
     """How a run ended."""
@@ -330,7 +332,7 @@ class RunEnd(TypedDict):
     exit: Exit
     elapsed_seconds: float
     untraced_processes: int
-    """Children that found no free stream and ran on untraced."""
+    """Child processes that ran untraced, as no stream was free."""
 
 class Result(RunEnd):
     """The result of a study of misses and memory."""
@@ -345,9 +347,9 @@ class StackCurve(TypedDict):
 
     page_size: int
     pages: int
-    """Distinct pages: what a TLB of any size misses."""
+    """Distinct pages: the misses of a TLB without limit of size."""
     misses: bytes
-    """With n entries, at index n - 1."""
+    """Misses with n entries are at index n - 1."""
 
 class SetCurves(TypedDict):
     """Set-associative LRU TLBs of every number of sets and ways at one page size."""
@@ -356,17 +358,17 @@ class SetCurves(TypedDict):
     index: str
     """low, bits:N or xor."""
     misses: bytes
-    """With 2^s sets of w ways, at index MAX_WAYS * s + w - 1."""
+    """Misses with 2^s sets of w ways are at index MAX_WAYS * s + w - 1."""
 
 class CacheCurves(TypedDict):
     """LRU caches of every number of sets and ways, with lines of one size."""
 
     line_bytes: int
     lookups: int
-    """A reference looks up each line that it touches."""
+    """Look-ups: one for each line that a reference touches."""
     misses: bytes
-    """With 2^s sets of w ways, at index MAX_WAYS * s + w - 1, up to MAX_CACHE_SETS sets; empty
-    where there were more lines than can be told apart."""
+    """Misses with 2^s sets of w ways are at index MAX_WAYS * s + w - 1, up to MAX_CACHE_SETS sets;
+    empty if there were more lines than can be distinguished."""
 
 class WorkingSet(TypedDict):
     """A working set over all references of a stream."""
@@ -395,16 +397,16 @@ class TwoSizesCurves(TypedDict):
     counters: dict[str, int]
     """Look-ups, promotions and demotions, blocks copied and zeroed."""
     small_misses: bytes
-    """This and the next two: misses of fully associative TLBs, as in StackCurve."""
+    """Misses, here and in the next two, are of fully associative TLBs, as in StackCurve."""
     large_misses: bytes
     invalidated: bytes
     sets: list[TwoSizesSets]
     windows_refs: list[int]
     working_set_byte_refs: list[int]
-    """For each of these windows, the bytes in the working set summed over all references."""
+    """For each of `windows_refs`, the bytes in the working set summed over all references."""
 
 class TwoSizesTlbs(TypedDict):
-    """What the TLBs of one core do with two page sizes; the policy is the process's."""
+    """The misses of one core's TLBs with two page sizes; the policy is the process's."""
 
     counters: dict[str, int]
     """Look-ups."""
@@ -414,7 +416,7 @@ class TwoSizesTlbs(TypedDict):
     sets: list[TwoSizesSets]
 
 class CoreCurves(TypedDict):
-    """What one stream of one thread has had, in TLBs of its own."""
+    """The curves of one stream of one thread, in TLBs of its own."""
 
     thread: int
     instructions: int
@@ -426,7 +428,7 @@ class CoreCurves(TypedDict):
     classes: MissClasses | None
 
 class StreamCurves(TypedDict):
-    """What one stream of a process image has had, or of all that took turns."""
+    """The curves of one stream of a process image, or of all processes that took turns."""
 
     stream: Literal["fetch", "data", "all"]
     references: int
@@ -438,26 +440,27 @@ class StreamCurves(TypedDict):
     working_sets: list[WorkingSet]
     two_sizes: list[TwoSizesCurves]
     classes: list[MissClasses]
-    """To be added up; empty where no TLB's misses are classified."""
+    """Parts that are to be added up; empty if no TLB's misses are classified."""
     cores: list[CoreCurves]
-    """Each thread on its own, where they have TLBs of their own."""
+    """The curves of each thread, if threads have TLBs of their own."""
     sampled: list[SampledSize] | None
     """From a sample of the pages, in place of `stack` and `working_sets`."""
 
 class Estimates(TypedDict):
-    """Numbers that a sample tells, and their 95% intervals: 64-bit floats, NaN where it cannot."""
+    """Estimates from a sample and their 95% intervals: 64-bit floats, NaN where unknown."""
 
     values: bytes
     low: bytes
     high: bytes
 
 class SampledSize(TypedDict):
-    """What a sample of the pages tells of one page size."""
+    """Estimates for one page size from a sample of the pages."""
 
     page_size: int
     pages: int
     """Distinct pages, an exact count."""
     kept_pages: int
+    """Pages of the sample."""
     misses: Estimates
     """Misses of fully associative TLBs; with n entries, at index n - 1."""
     windows_refs: list[int]
@@ -465,7 +468,7 @@ class SampledSize(TypedDict):
     """For each window, as in WorkingSet."""
 
 class ClassCounts(TypedDict):
-    """Misses by class: compulsory, capacity and conflict are all of them."""
+    """Misses by class: each miss is compulsory, capacity or conflict."""
 
     compulsory: int
     capacity: int
@@ -486,7 +489,7 @@ class FunctionMisses(TypedDict):
 
     name: str | None
     path: str | None
-    """The file that it was mapped from."""
+    """The file that the function was mapped from."""
     source: str | None
     line: int | None
     """The line of the instruction that misses most."""
@@ -502,23 +505,23 @@ class Classified(TypedDict):
     ways: int
 
 class MissClasses(Classified):
-    """Why one TLB misses, and where; most misses first."""
+    """The misses of one TLB by class, region and function; most misses first."""
 
     regions: list[RegionMisses]
     functions: list[FunctionMisses]
 
 class CurvesProcess(ProcessCounts):
-    """A process image with what every TLB does with it."""
+    """A process image with its curves."""
 
     streams: list[StreamCurves]
-    """Empty if processes shared a core."""
+    """The curves of each stream; empty if processes shared a core."""
 
 class CurvesResult(RunEnd):
     """The result of curves."""
 
     processes: list[CurvesProcess]
     shared: NotRequired[list[StreamCurves]]
-    """What all processes together had, where they took turns."""
+    """The curves of all processes together, if they took turns."""
 
 class TwoSizes(TypedDict):
     """Two page sizes, and when the large one is used."""
@@ -531,33 +534,33 @@ class TwoSizes(TypedDict):
 # --- simulations -------------------------------------------------------------------------------
 
 class MachineCounts(TypedDict):
-    """What a machine of one design counted."""
+    """The counts of a machine of one design."""
 
     design: str
     counters: list[tuple[str, str, int]]
     """Component, counter and value, in order; the warm-up left out."""
     intervals: list[list[tuple[str, str, int]]]
-    """The same of each interval that is over."""
+    """The counts of each complete interval, in the same form."""
     stopped: str | None
-    """Why it could not go on, where memory ran out: it counted nothing more."""
+    """The reason why counting stopped: memory ran out; None if it did not."""
     bound: bool
-    """Whether it is a bound that nobody can build, to compare others with."""
+    """Whether the design is a bound for comparison, which cannot be built."""
     own_caches: bool
-    """Whether it has caches of its own, before a memory with latencies of its own."""
+    """Whether the design has caches of its own, before a memory with its own latencies."""
 
 class SimProcess(ProcessCounts):
-    """A process image with what each design did; the warm-up is in no count, but where processes
-    took turns: nobody's own it is.
+    """A process image with the counts of each design. Counts leave out the warm-up, except where
+    processes took turns: the warm-up then belongs to no single process.
     """
 
     machines: list[MachineCounts]
     dependences: bool
     """Whether instructions had register dependences."""
     mapped: bool
-    """Whether anything was told of mappings; else all addresses were taken to be one."""
+    """Whether the trace has mappings; if not, all addresses are taken to be one mapping."""
 
 class SharedMachines(TypedDict):
-    """What each design did with processes that took turns on it; the warm-up is in no count."""
+    """The counts of each design for processes that took turns on it, without the warm-up."""
 
     instructions: int
     fetches: int
@@ -572,20 +575,20 @@ class SimResult(RunEnd):
 
     processes: list[SimProcess]
     shared: NotRequired[SharedMachines]
-    """Where processes took turns; they have no machines of their own then."""
+    """The machines of processes that took turns; `processes` then have no machines."""
 
 def policies() -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """Every policy of page sizes: its name, what it is, its settings with their usual values."""
+    """Every policy of page sizes: its name, its description, its settings with their defaults."""
 
 def designs() -> list[tuple[str, str]]:
-    """Every translation design's name and what it is."""
+    """The name and the description of every translation design."""
 
 def explain_design(
     name: str,
 ) -> tuple[str, str, str, str, list[tuple[str, str]], str] | None:
     """A named design's hardware, policy, description, figure (of octavo.report.mechanisms), the keys
     of a machine that only its hardware uses, with their defaults, and the documentation of its
-    hardware (Markdown); None if there is none of this name."""
+    hardware (Markdown); None for an unknown name."""
 
 def sim_pages() -> str:
     """docs/sim.md, core.md and softvm.md, whose tables give the meaning of each counter (Markdown)."""
@@ -595,7 +598,7 @@ def sim_pages() -> str:
 _Found = TypeVar("_Found", covariant=True)
 
 class Analysis(Generic[_Found]):
-    """What is to be found out about a run or a trace."""
+    """The results that are wanted of a run or a trace, with their settings."""
 
     @staticmethod
     def study(
@@ -628,10 +631,10 @@ class Analysis(Generic[_Found]):
         flush_every_instructions: int | None,
         sample: tuple[float, int] | None,
     ) -> Analysis[CurvesResult]:
-        """What every TLB does: 0 entries and empty lists leave a part out. The working sets of
-        two page sizes are told for `windows_refs` too. Other processes than `apart` are for a
-        trace of `Trace.take_turns`. Of fully associative TLBs and working sets, `sample` keeps
-        pages with this probability, drawn from this seed. Raises ValueError."""
+        """The misses of every TLB: 0 entries and empty lists leave a part out. The working sets of
+        two page sizes are counted for `windows_refs`, too. `processes` other than `apart` are for
+        a trace of `Trace.take_turns`. `sample` is a probability and a seed: fully associative TLBs
+        and working sets are estimated from pages drawn so. Raises ValueError."""
 
     @staticmethod
     def sim(
@@ -648,15 +651,15 @@ class Analysis(Generic[_Found]):
         processes: str,
     ) -> Analysis[SimResult]:
         """Designs on machines of their own: `machine` is a preset or a file that ends with
-        .toml, which settings `KEY=VALUE` change. A design is a name, or a name, a policy and a
-        class of second-level TLBs in Python. With `fast_forward` cores do not execute the
-        warm-up. `checked` compares each translation with the page table's. Raises OctavoError, or
+        .toml, changed by settings `KEY=VALUE`. A design is a name, or a name, a policy and a class
+        of second-level TLBs in Python. With `fast_forward` cores do not execute the warm-up.
+        `checked` compares each translation with the page table's. Raises OctavoError, or
         ValueError."""
 
     @staticmethod
     def together(analyses: list[Analysis[SimResult]]) -> Analysis[SimResult]:
-        """Simulations whose `stream` is the same, fed by one run: the machines of the first, then
-        those of the second, and so on. Raises OctavoError."""
+        """Simulations with the same `stream`, fed by one run. The result has the machines of the
+        first, then of the second, and so on. Raises OctavoError."""
 
     @property
     def machine(self) -> tuple[str, str] | None:
@@ -664,18 +667,18 @@ class Analysis(Generic[_Found]):
 
     @property
     def stream(self) -> str | None:
-        """What the machines of a simulation want of a run; the same text for those that one run
-        can feed."""
+        """A text of the requirements of a simulation on a run; simulations with the same text can
+        be fed by one run."""
 
     def raise_failure(self) -> None:
-        """Raises what a design in Python has raised, if any has."""
+        """Raises the exception that a design in Python has raised, if there is one."""
 
     @property
     def footprint_bytes(self) -> int | None:
-        """What the machines of a simulation take at the start, at most."""
+        """Bytes of memory that the machines of a simulation take at the start, at most."""
 
 class TracedProgram:
-    """A program, and how it runs under the tracer, once."""
+    """A program and the options of one run under the tracer."""
 
     def __init__(
         self,
@@ -693,9 +696,9 @@ class TracedProgram:
     ) -> None:
         """Checks its arguments; starts nothing.
 
-        argv[0] is the resolved path of the program. `valgrind` is the path of our tool, or of
-        Valgrind's launcher for Lackey; `tool_dir` the private VALGRIND_LIB directory that holds our
-        tool (ignored with the Lackey tracer).
+        argv[0] is the resolved path of the program. `valgrind` is the path of Octavo's tool, or of
+        Valgrind's launcher for Lackey; `tool_dir` is the private VALGRIND_LIB directory of Octavo's
+        tool (ignored with Lackey).
         Raises ValueError.
         """
 
@@ -715,28 +718,28 @@ class LiveRun(Generic[_Found]):
         """Sends a signal to the traced program and notes that the run was interrupted."""
 
     def note_interrupted(self) -> None:
-        """Notes that the user interrupted the run, where the terminal has told the program."""
+        """Notes that the user interrupted the run, where the terminal has signalled the program."""
 
     def set_counting(self, counting: bool) -> None:
         """Opens or closes the region of interest, also before the start."""
 
     def end_softly(self) -> None:
-        """Lets the last of `max_instructions` end the region of interest, not the run."""
+        """Makes `max_instructions` end the region of interest in place of the run."""
 
     def end_region(self, number: int) -> None:
         """Ends the region of interest for good, and sends a signal to the program."""
 
     def snapshot(self) -> _Found | None:
-        """What has been counted until now, while the program goes on; None of an engine without
-        snapshots, and once the run is over."""
+        """The counts so far, while the program goes on; None for an engine without snapshots, and
+        once the run is over."""
 
     def stop(self) -> None:
-        """Ends the traced program and its traced children at once (SIGKILL); what they did up
-        to here still counts."""
+        """Ends the traced program and its traced children at once (SIGKILL); everything traced so
+        far counts."""
 
     def result(self) -> _Found:
-        """The result, once `wait` has said that nothing runs. Raises OctavoError when nothing
-        was traced at all (its text says why)."""
+        """The result, once `wait` has reported that nothing runs. Raises OctavoError if nothing
+        was traced; its text has the reason."""
 
 # --- traces ------------------------------------------------------------------------------------
 
@@ -744,41 +747,43 @@ class TraceFormat(TypedDict):
     """A format of traces."""
 
     name: str
-    """What --format takes."""
+    """The argument of --format."""
     about: str
+    """The description."""
     writes: bool
-    """Whether it can be written, too."""
+    """Whether Octavo can also write the format."""
     suffixes: list[str]
-    """How its files' names end, without the dot and before any suffix of compression."""
+    """Suffixes of file names, without the dot and before any suffix of compression."""
 
 def trace_formats() -> list[TraceFormat]:
     """Every format that the extension knows, the native one first."""
 
 def synthetic_kinds() -> list[tuple[str, str]]:
-    """Every kind of synthetic trace: what stands behind `synth:`, and what it is."""
+    """Every kind of synthetic trace: its name after `synth:`, and its description."""
 
 def looks_like_a_trace(path: str) -> bool:
-    """Whether a file begins as a trace of exactly one format does."""
+    """Whether the beginning of a file fits exactly one format of traces."""
 
 class Facts(TypedDict):
-    """What a trace is, so far as its format tells; complete once the trace is read to its end."""
+    """Properties of a trace, as far as its format gives them; complete once the trace is read to
+    its end."""
 
     format: str
     exact: bool
-    """Every reference of the program is there."""
+    """Whether the trace has every reference of the program."""
     samples: bool
-    """The references are samples far apart: exact counts cannot be told from them."""
+    """Whether the references are samples far apart, which do not give exact counts."""
     has_instructions: bool
     has_sizes: bool
-    """Else each data reference is taken to be one byte long."""
+    """Whether data references have sizes; if not, each is taken to be one byte long."""
     physical: bool
-    """Addresses are physical."""
+    """Whether addresses are physical."""
     notes: list[str]
     sample: str | None
-    """JSON: how the trace was shrunk, and what error that brings."""
+    """JSON: how the trace was sampled, and the error of the sample."""
 
 class ChunkTotals(TypedDict):
-    """What the chunks of a stream hold, as their headers say."""
+    """The contents of a stream's chunks, from their headers."""
 
     stream: int
     chunks: int
@@ -786,16 +791,16 @@ class ChunkTotals(TypedDict):
     references: int
 
 class TraceOverview(TypedDict):
-    """What can be told of a native trace without decoding it."""
+    """Properties of a native trace that are known without decoding it."""
 
     bytes: int
     whole_bytes: int
-    """How much of it is whole frames."""
+    """Bytes in complete frames."""
     is_whole: bool
-    """Its writer finished it."""
+    """Whether its writer finished the trace."""
     streams: list[ChunkTotals]
     manifest: str | None
-    """JSON: what it says of itself, as last said."""
+    """The last manifest in the trace, as JSON."""
 
 def trace_overview(path: str) -> TraceOverview | None:
     """The overview of a native trace in a plain file; None for other files. Raises OctavoError."""
@@ -805,8 +810,8 @@ class Entry(TypedDict, total=False):
 
     stream: int
     instruction: int
-    """How many instructions of the stream came before; of a data reference, the number of the
-    instruction that makes it."""
+    """The number of instructions of the stream before this entry; for a data reference, the number
+    of its instruction."""
     kind: Literal["fetch", "load", "store", "modify", "event"]
     address: int
     size: int
@@ -821,20 +826,20 @@ class Trace:
     def open(
         name: str, *, format: str | None = None, max_expanded_bytes: int | None = None
     ) -> Trace:
-        """Opens a file, or standard input for "-". Raises OctavoError when it is not a trace."""
+        """Opens a file, or standard input for "-". Raises OctavoError if it is not a trace."""
 
     @staticmethod
     def take_turns(
         traces: list[Trace], quantum_instructions: int, first_quantum_instructions: int
     ) -> Trace:
-        """All processes of some traces, which are used up, taking turns on one core, the first of
-        each process being so long. Raises OctavoError."""
+        """A trace in which all processes of `traces`, which are used up, take turns on one core.
+        The first turn of each process has `first_quantum_instructions`. Raises OctavoError."""
 
     def facts(self) -> Facts:
-        """What is known of it before it is read."""
+        """Properties that are known before the trace is read."""
 
     def manifest(self) -> str | None:
-        """JSON: what it says of itself so far, where its format has a place for that."""
+        """The manifest read so far, as JSON; None for a format without one."""
 
     def list(
         self,
@@ -844,16 +849,16 @@ class Trace:
         stream: int | None = None,
         events_only: bool = False,
     ) -> tuple[Sequence[Entry], str | None]:
-        """The first references and events, and what ended them if not their number or the end
-        of the trace. Blocks, without the GIL."""
+        """The first references and events, at most `entries`, and the fault of the trace if it
+        cannot be read further. Blocks, without the GIL."""
 
 class TraceProgress(Progress):
-    """How far a trace is read."""
+    """Progress of reading a trace."""
 
     done: int
-    """Bytes of the stored trace, or references of a synthetic one."""
+    """Bytes read of the stored trace, or references of a synthetic one."""
     total: int | None
-    """Out of how many; None where nobody knows."""
+    """All bytes or references; None if unknown."""
 
 class TraceRun(Generic[_Found]):
     """An analysis of a trace, done by background threads."""
@@ -870,27 +875,27 @@ class TraceRun(Generic[_Found]):
         """Starts nothing."""
 
     def start(self) -> int:
-        """Begins to read; returns 0, for there is no process."""
+        """Begins to read; returns 0, as there is no process."""
 
     def wait(self, timeout_seconds: float) -> TraceProgress:
         """Waits until the trace is read or the time is up, without the GIL."""
 
     def signal(self, number: int) -> None:
-        """As `stop`."""
+        """Does the same as `stop`."""
 
     def note_interrupted(self) -> None:
-        """As `stop`."""
+        """Does the same as `stop`."""
 
     def stop(self) -> None:
-        """Ends it soon; what was read up to there still counts."""
+        """Ends reading soon; everything read so far counts."""
 
     def result(self) -> tuple[_Found, Facts]:
-        """The result, once `wait` has said that nothing runs, and what is known of the trace by
-        then. A trace that could not be read to
-        its end gives what came before, with exit.reason "trace-broken"."""
+        """The result, once `wait` has reported that nothing runs, and the facts of the trace by
+        then. A trace that cannot be read to its end gives the result of the part before, with
+        exit.reason "trace-broken"."""
 
 class JobProgress(Interruptible):
-    """How far a job is."""
+    """Progress of a job."""
 
     running: bool
     elapsed_seconds: float
@@ -901,18 +906,18 @@ class JobProgress(Interruptible):
     references: int
 
 class Converted(TypedDict):
-    """What a conversion did."""
+    """The result of a conversion."""
 
     facts: Facts
-    """Facts on the trace that was read."""
+    """Facts of the trace that was read."""
     bytes: int
-    """0 where nobody counted them."""
+    """Bytes written; 0 if they were not counted."""
     references: int
     instructions: int
     losses: list[str]
-    """What the format cannot hold, a sentence without full stop each."""
+    """Contents that the format cannot hold, each a sentence without full stop."""
     fault: str | None
-    """What is wrong with the trace, where what came before was kept."""
+    """The fault that ended the trace, if the part before it was kept."""
 
 class SurveyedStream(TypedDict):
     """One process image in a trace."""
@@ -935,65 +940,66 @@ class SurveyedStream(TypedDict):
     stream_hash: str
 
 class Survey(TypedDict):
-    """What a trace holds."""
+    """The contents of a trace."""
 
     facts: Facts
     manifest: str | None
-    """JSON: what it says of itself."""
+    """The manifest, as JSON."""
     streams: list[SurveyedStream]
     fault: str | None
-    """Why it could not be read to its end."""
+    """The reason why the trace could not be read to its end; None if it could."""
     stopped: bool
+    """Whether the job was stopped before the end."""
 
 _Outcome = TypeVar("_Outcome", covariant=True)
 
 class TraceJob(Generic[_Outcome]):
-    """Long work, done by background threads."""
+    """A long computation on background threads."""
 
     def wait(self, timeout_seconds: float) -> JobProgress:
         """Waits until the work is done or the time is up, without the GIL."""
 
     def stop(self) -> None:
-        """Ends it soon."""
+        """Ends the job soon."""
 
     def result(self) -> _Outcome:
-        """What it came to, once `wait` has said that nothing runs. Raises OctavoError."""
+        """The result, once `wait` has reported that nothing runs. Raises OctavoError."""
 
 class SizeCoverage(TypedDict):
-    """What pages of one size could use of a snapshot's free memory."""
+    """The part of a snapshot's memory that pages of one size could use."""
 
     page_size_bytes: int
     free_blocks: int | None
     """Free blocks of exactly this size, as the kernel counts them; None above its largest."""
     usable_bytes: int | None
-    """Free memory in blocks of at least this size; None where not known."""
+    """Free memory in blocks of at least this size; None if unknown."""
     share: float | None
-    """The same as a share of all free memory."""
+    """`usable_bytes` as a share of all free memory."""
     process_bytes: int | None
-    """Memory of the process that pages of this size could map as it lies; None without one."""
+    """Memory of the process that pages of this size could map in place; None without a process."""
 
 class SnapshotProcess(TypedDict):
-    """How a process's memory lies."""
+    """The contiguity of a process's memory."""
 
     pid: int
     name: str
     resident_frames: int
     """Base pages in memory."""
     mappable_frames: list[int]
-    """By order: how many of them pages of that size could map as they lie."""
+    """By order: the number of frames that pages of this size could map in place."""
 
 class SnapshotSummary(TypedDict):
     """A snapshot of a machine's memory in numbers."""
 
     taken_at_seconds: int
-    """Since 1970."""
+    """Seconds since 1970."""
     kernel: str
     exact: bool
     """Whether the state of every frame is known, or only the numbers of free blocks."""
     memory_bytes: int
-    """Memory that the kernel has."""
+    """Memory of the kernel."""
     simulated_bytes: int
-    """Memory that a simulation of it has: with the holes of the address space where exact."""
+    """Memory of a simulated machine with this snapshot; if exact, with holes of the address space."""
     free_bytes: int
     largest_block_bytes: int
     movable_share: float | None
@@ -1004,7 +1010,7 @@ class SnapshotSummary(TypedDict):
     """By page size, from 4 KiB to 1 GiB."""
     process: SnapshotProcess | None
     missing: list[str]
-    """What could not be read and what is kept instead, a sentence each."""
+    """Data that could not be read and the data in their place, each a sentence."""
 
 def take_snapshot(*, pid: int | None = None) -> tuple[bytes, str]:
     """The memory of this machine as the bytes of a file, and a `SnapshotSummary` as JSON. Raises
@@ -1014,15 +1020,15 @@ def read_snapshot(path: str) -> str:
     """The `SnapshotSummary` of a file as JSON. Raises OctavoError."""
 
 class ObtainedMemory(TypedDict):
-    """What the kernel gave of one page size."""
+    """Memory that the kernel gave in pages of one size."""
 
     page_bytes: int
     wanted_bytes: int
     obtained_bytes: int
     means: str | None
-    """By which means; None where nothing was given."""
+    """The means by which memory was obtained; None if none was."""
     refusal: str | None
-    """Why less was given than asked for, as a part of a sentence."""
+    """The reason why less was obtained than wanted, as a part of a sentence."""
 
 class LatencySamples(TypedDict):
     """Dependent loads over all lines of a working set."""
@@ -1032,15 +1038,15 @@ class LatencySamples(TypedDict):
     """Ticks of the time-stamp counter per load."""
 
 class SpreadSamples(TypedDict):
-    """Loads of one line in each page or piece of a page, and of as many lines close together in 2
-    MiB pages, the control; ticks of the time-stamp counter per load. Samples at one index were taken one after
-    the other."""
+    """Loads of one line in each page or piece of a page, and as a control loads of as many lines
+    close together in 2 MiB pages; ticks of the time-stamp counter per load. Samples at one index
+    were taken one after the other."""
 
     page_bytes: int
     stride_bytes: int
-    """Bytes of a piece that has one line: those of a page, or less."""
+    """Bytes of a piece that has one line: a page or a part of one."""
     pages: int
-    """Pieces, and lines."""
+    """The number of pieces, which is the number of lines."""
     control_bytes: int
     """Bytes within which the lines of the control lie."""
     dependent: list[float]
@@ -1056,14 +1062,17 @@ class StrideSamples(TypedDict):
     ticks: list[float]
 
 class WorkingSetSamples(TypedDict):
-    """Loads over all lines of a working set in pages of one size: each waits, or eight at once."""
+    """Times of loads over all lines of a working set in pages of one size."""
 
     dependent: list[float]
+    """Each load waits for the one before."""
     overlapped: list[float]
+    """Eight loads run at once."""
     paced: list[float]
-    """Each waits, and a pause behind it; empty of small working sets."""
+    """Each load waits for the one before and a pause; empty for small working sets."""
     displaced: list[float]
-    """Each waits, and other memory is read behind it; empty of small working sets."""
+    """Each load waits for the one before, and other memory is read after it; empty for small
+    working sets."""
 
 class DenseSamples(TypedDict):
     """Loads over all lines of a working set, in 4 KiB and in 2 MiB pages."""
@@ -1073,37 +1082,37 @@ class DenseSamples(TypedDict):
     huge: WorkingSetSamples
 
 class CalibrationSamples(TypedDict):
-    """What a calibration has measured."""
+    """The samples of a calibration."""
 
     rounds: int
-    """Complete ones."""
+    """Complete rounds."""
     ticks_per_second: float
     core_cycles_per_tick: list[float]
     memory: list[ObtainedMemory]
     """4 KiB, 2 MiB and 1 GiB pages."""
     huge_bytes_lost: int
-    """Bytes that were in 2 MiB pages at the beginning and not at the end."""
+    """Bytes that were in 2 MiB pages at the beginning and no longer at the end."""
     latency_page_bytes: int
     latency: list[LatencySamples]
     spread: list[SpreadSamples]
     strides: list[StrideSamples]
     pause_ticks: int
-    """Of paced loads."""
+    """The pause of paced loads."""
     dense: list[DenseSamples]
     parallel: list[ParallelSamples]
     random: list[LatencySamples]
-    """Random reads, each of which waits for the one before; faster reads have filled the caches."""
+    """Random reads that each wait for the one before, after faster reads have filled the caches."""
     lone: list[LatencySamples]
-    """The same of what the caches hold where no faster reads came before."""
+    """Random reads of working sets that fit the caches, without faster reads before."""
     walkers: list[WalkerSamples]
     windows: list[WindowSamples]
     streams: list[StreamSamples]
     faults: list[FaultSamples]
     later_faults: list[FaultSamples]
-    """Samples in turn, once memory has been free for some seconds; empty where not measured."""
+    """Samples taken in turn after memory was free for some seconds; empty if not measured."""
 
 class ChaseSamples(TypedDict):
-    """Times of loads where so many chases run at once."""
+    """Times of loads where `chases` pointer chases run at once."""
 
     chases: int
     ticks: list[float]
@@ -1134,20 +1143,20 @@ class StreamSamples(TypedDict):
     """`read` or `write`."""
     bytes: int
     ticks: list[float]
-    """For a line of 64 bytes."""
+    """Ticks per line of 64 bytes."""
 
 class FaultSamples(TypedDict):
     """Times of first touches of fresh memory and of giving it back."""
 
     page_bytes: int
     pages: int
-    """Touched for a sample."""
+    """Pages touched for a sample."""
     ticks: list[float]
-    """Of a page."""
+    """Ticks per page."""
 
 def start_calibration(*, quick: bool, memory_bytes: int) -> TraceJob[str]:
-    """Measures this processor with at most so much memory: `CalibrationSamples` as JSON. A job that
-    is stopped gives what it has measured. Raises OctavoError (from its result)."""
+    """Measures this processor with at most `memory_bytes` of memory: `CalibrationSamples` as JSON. A
+    stopped job gives its samples so far. Its result raises OctavoError."""
 
 def machine_presets() -> list[str]:
     """The names of the machines that ship with Octavo."""
@@ -1156,8 +1165,8 @@ def check_machine_tlbs(machine: str) -> None:
     """Raises OctavoError where a machine's TLBs cannot be modelled by Analysis.study."""
 
 def available_memory(root: Path) -> int | None:
-    """Bytes of memory that this process may still take: of the machine under `root`, of its control
-    groups and of its own address space; None where the kernel does not say."""
+    """Bytes of memory that this process may still take, limited by the machine under `root`, by its
+    control groups and by its own address space; None if the kernel does not report them."""
 
 def resolve_machine(machine: str, settings: list[str]) -> tuple[str, str, str]:
     """A machine (a preset, or a file that ends with .toml) changed by settings `KEY=VALUE`: as
@@ -1176,12 +1185,12 @@ def start_convert(
     sample: tuple[float, int, int] | None = None,
 ) -> TraceJob[Converted]:
     """Writes `trace` as the file `path`; "-" is standard output. Unless `overwrite`, a file of that
-    name that is there at the end stays, and this one gets a name beside it. `about` is JSON for the native
-    format's manifest; `sample` is a fraction, the instructions of a window and a seed. Raises
-    OctavoError or ValueError."""
+    name that exists at the end is kept, and the trace gets another name beside it. `about` is JSON
+    for the native format's manifest; `sample` is a fraction, the instructions of a window and a
+    seed. Raises OctavoError or ValueError."""
 
 class ColumnDrain:
-    """Where rows come out."""
+    """The reading end of a conversion to columns."""
 
     def next(self) -> tuple[bytes, bytes, bytes, bytes] | None:
         """The next rows: kinds (uint8: 0 fetch, 1 load, 2 store, 3 modify), addresses (uint64),
@@ -1200,16 +1209,16 @@ def start_convert_to_columns(
     keep_partial: bool = False,
     sample: tuple[float, int, int] | None = None,
 ) -> tuple[TraceJob[Converted], ColumnDrain]:
-    """Gives `trace` as rows, to be taken while the job runs; `name` is for its errors."""
+    """Gives `trace` as rows, which are read while the job runs; `name` is for its errors."""
 
 class ColumnFeed:
-    """Where rows go in."""
+    """The writing end of a trace of columns."""
 
     def push(
         self, kinds: bytes, addresses: bytes, sizes: bytes | None, threads: bytes | None
     ) -> bool:
-        """Gives rows on, as ColumnDrain has them; waits while the reader is behind, without the
-        GIL. False when nobody reads any more. Raises ValueError."""
+        """Adds rows in the form of ColumnDrain; waits without the GIL until the reader has room.
+        False once the reader has stopped. Raises ValueError."""
 
     def close(self) -> None:
         """Ends the columns: all rows were pushed."""
@@ -1218,10 +1227,10 @@ class ColumnFeed:
         """Ends the columns with this error (without a full stop)."""
 
 def open_columns(name: str) -> tuple[Trace, ColumnFeed]:
-    """A trace of rows, and where they are to be put."""
+    """A trace of rows, and the feed that takes them."""
 
 class Finding(TypedDict):
-    """Something in a trace that cannot be."""
+    """An impossible entry of a trace."""
 
     kind: str
     stream: int
@@ -1230,26 +1239,26 @@ class Finding(TypedDict):
     place: str | None
     """Chunk, line or byte."""
     text: str
-    """A sentence without full stop that names all of these."""
+    """A sentence without full stop that has all of these values."""
 
 class Checked(TypedDict):
-    """What a check found."""
+    """The result of a check."""
 
     facts: Facts
     findings: list[Finding]
     """The first 20 of each kind, in the order of the trace."""
     counts: dict[str, int]
-    """How many there are of each kind."""
+    """The number of findings of each kind."""
     streams: int
     streams_mapped: int
-    """How many of them tell mappings; the references of others are held against none."""
+    """Streams with mappings; references of other streams are not compared with mappings."""
     instructions: int
     references: int
     fault: str | None
-    """Why the trace could not be read to its end."""
+    """The reason why the trace could not be read to its end; None if it could."""
 
 def start_check(trace: Trace) -> TraceJob[Checked]:
-    """Checks whether `trace` can be what it says it is."""
+    """Checks the entries of `trace` for contradictions."""
 
 def start_survey(trace: Trace, *, records_only: bool = False) -> TraceJob[Survey]:
     """Reads `trace` through. With `records_only` a native trace's executions are left out:
@@ -1259,9 +1268,9 @@ class RecordProgress(Progress):
     """A snapshot of a recording."""
 
     bytes: int
-    """Written so far."""
+    """Bytes written so far."""
     failed: str | None
-    """Why nothing more can be written."""
+    """The reason why nothing more can be written; None while writing works."""
 
 class RecordedStream(TypedDict):
     """One process image that was recorded."""
@@ -1275,12 +1284,12 @@ class RecordedStream(TypedDict):
     references: int
 
 class RecordEnd(RunEnd):
-    """How a recording ended."""
+    """The end of a recording."""
 
     streams: list[RecordedStream]
 
 class Recorded(RecordEnd):
-    """A recording that is written."""
+    """A finished recording."""
 
     bytes: int
     references: int
@@ -1294,29 +1303,29 @@ class Recording:
         must not hold anything. Raises ValueError."""
 
     def start(self) -> int:
-        """Creates the file, whatever stood there, and starts the program. Raises OctavoError."""
+        """Creates or replaces the file, and starts the program. Raises OctavoError."""
 
     def wait(self, timeout_seconds: float) -> RecordProgress:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def signal(self, number: int) -> None:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def note_interrupted(self) -> None:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def set_counting(self, counting: bool) -> None:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def end_softly(self) -> None:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def end_region(self, number: int) -> None:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def stop(self) -> None:
-        """As of LiveRun."""
+        """See LiveRun."""
 
     def result(self, about: Callable[[RecordEnd], str]) -> Recorded:
-        """Finishes the trace; `about` says, as JSON, what its manifest is to say in the end.
-        Raises OctavoError when nothing was traced or not all could be written."""
+        """Finishes the trace; `about` gives the final manifest as JSON. Raises OctavoError if
+        nothing was traced or not everything could be written."""
