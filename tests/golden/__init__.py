@@ -1,1 +1,1 @@
-"""Every row of small configurations of all commands, kept so that a change of behaviour shows."""
+"""All rows of small configurations of all commands, kept to detect changes of behaviour."""

@@ -1,5 +1,5 @@
-"""The corpus: cases.toml says what is run, rows/ keeps the rows of each case, renames.toml says
-which of their names have changed since."""
+"""The corpus: cases.toml has the commands, rows/ the kept rows of each case, and renames.toml the
+names in rows that have changed since."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ KEYS = {
     *("policy_window_refs", "entries", "ways", "sets", "line_bytes", "cache_bytes", "larger"),
     *("line", "window_refs", "start"),
 }
-"""Columns of numbers that say what a row is about, as all columns of words do."""
+"""Columns of numbers that belong to the key of a row, as all columns of words do."""
 
 PROSE = {
     *("actions", "description", "line", "not_told", "notes", "paper", "source", "text", "where"),
 }
-"""Fields of nested documents that are left out everywhere: sentences, which are not rows."""
+"""Fields of nested documents that are left out everywhere, as they hold sentences."""
 
 OF_TODAY = {
     "about",
@@ -66,17 +66,17 @@ class Cases:
 
     @classmethod
     def read(cls) -> Cases:
-        said = tomllib.loads((HERE / "cases.toml").read_text())
-        made = [shlex.split(line) for line in said.pop("inputs")]
+        table = tomllib.loads((HERE / "cases.toml").read_text())
+        inputs = [shlex.split(line) for line in table.pop("inputs")]
         commands = {
             f"{group}-{name}": [group, *shlex.split(line)]
-            for group, named in said.items()
+            for group, named in table.items()
             for name, line in named.items()
         }
-        return cls(made, commands)
+        return cls(inputs, commands)
 
     def make_inputs(self, directory: Path) -> None:
-        """Makes all that the cases read. They are run there."""
+        """Makes all inputs of the cases in the directory where they run, the working directory."""
         inputs.make(directory)
         for kept in (HERE / "traces").glob("*.oct"):
             (directory / kept.name).write_bytes(kept.read_bytes())
@@ -97,7 +97,7 @@ def _document(command: Sequence[str]) -> Row:
 
 
 def _octavo(command: list[str]) -> str:
-    # Walks of this processor cost more in a virtual machine: rows do not depend on where it runs.
+    # Walk costs without a hypervisor, so that rows are the same in a virtual machine.
     with patch.object(walk_costs, "cpu_field", return_value=None):
         done = CliRunner().invoke(app, command, prog_name="octavo")
     if done.exit_code:
@@ -113,28 +113,28 @@ def _rows_of(document: Row) -> Iterator[Row]:
         return
     yield from document["rows"]
     about = document["run"]
-    yield from _leaves("run", {of: about[of] for of in ("trace_hash", "processes", "partial")})
+    yield from _leaves("run", {key: about[key] for key in ("trace_hash", "processes", "partial")})
     for advice in document.get("advice", [])[1:]:  # the first one is prose
         place = f"advice.{advice['scope']}.{advice.get('region')}.{advice.get('stream')}"
         yield from _leaves(place, _without_today(advice))
 
 
 def _without_today(document: Row) -> Row:
-    return {name: of for name, of in document.items() if name not in OF_TODAY}
+    return {name: value for name, value in document.items() if name not in OF_TODAY}
 
 
 def _leaves(path: str, value: Any) -> Iterator[Row]:
     """Every number and word of a nested document, as a row with its place."""
     if isinstance(value, dict):
-        for name, of in value.items():
-            if name == "ours" and isinstance(of, str):  # a sentence: its numbers are kept
-                of = re.findall(r"\d+(?:[.,]\d+)*", of)
+        for name, part in value.items():
+            if name == "ours" and isinstance(part, str):  # a sentence: only its numbers are kept
+                part = re.findall(r"\d+(?:[.,]\d+)*", part)
             if name not in PROSE:
-                yield from _leaves(f"{path}.{name}".lstrip("."), of)
+                yield from _leaves(f"{path}.{name}".lstrip("."), part)
     elif isinstance(value, list):
-        for n, of in enumerate(value):
-            which = of["key"] if isinstance(of, dict) and "key" in of else n
-            yield from _leaves(f"{path}[{which}]", of)
+        for n, part in enumerate(value):
+            which = part["key"] if isinstance(part, dict) and "key" in part else n
+            yield from _leaves(f"{path}[{which}]", part)
     else:
         yield {"path": path, "is": value}
 
@@ -147,11 +147,11 @@ def _order(row: Row) -> tuple[str, str]:
 def split(row: Row) -> tuple[Row, Row]:
     """The key of a row, and its values."""
     key = {
-        name: of
-        for name, of in row.items()
-        if name != "is" and (name in KEYS or isinstance(of, str))
+        name: value
+        for name, value in row.items()
+        if name != "is" and (name in KEYS or isinstance(value, str))
     }
-    return key, {name: of for name, of in row.items() if name not in key}
+    return key, {name: value for name, value in row.items() if name not in key}
 
 
 # --- kept rows -----------------------------------------------------------------------------------
@@ -178,36 +178,38 @@ def kept_in(case: str) -> Path:
 
 @dataclass
 class Renames:
-    """Names that have changed since the rows were kept."""
+    """Old and new names of columns, counters and values that changed after rows were kept."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     counters: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
-    """The renames that any row needed."""
+    """The renames that have been applied to a row."""
 
     @classmethod
     def read(cls, text: str) -> Renames:
-        said = tomllib.loads(text)
-        renames = cls(said.pop("columns", {}), said.pop("counters", {}), said.pop("values", {}))
-        if said:
-            raise ValueError(f"renames.toml: no table `{next(iter(said))}` is known")
+        tables = tomllib.loads(text)
+        renames = cls(
+            tables.pop("columns", {}), tables.pop("counters", {}), tables.pop("values", {})
+        )
+        if tables:
+            raise ValueError(f"renames.toml: no table `{next(iter(tables))}` is known")
         return renames
 
     def all(self) -> set[str]:
-        """A name for each rename."""
-        values = {f"values.{column}.{old}" for column, of in self.values.items() for old in of}
+        """A name for each rename, as in `used`."""
+        values = {f"values.{column}.{old}" for column, new in self.values.items() for old in new}
         columns = {f"columns.{old}" for old in self.columns}
         return values | columns | {f"counters.{old}" for old in self.counters}
 
     def apply(self, row: Row) -> Row:
-        """The row as it would be kept today. Its words change first, then its columns."""
-        renamed = {column: self._value(column, of) for column, of in row.items()}
+        """The row as it would be kept today. Values change first, then columns."""
+        renamed = {column: self._value(column, value) for column, value in row.items()}
         both = f"{row.get('component')} {row.get('counter')}"
         if both in self.counters:
             self.used.add(f"counters.{both}")
             renamed["component"], renamed["counter"] = self.counters[both].split(" ")
-        return {self._column(column): of for column, of in renamed.items()}
+        return {self._column(column): value for column, value in renamed.items()}
 
     def _value(self, column: str, value: Any) -> Any:
         named = self.values.get(column, {})
@@ -230,13 +232,13 @@ SHOWN, MAX_LINE = 12, 300
 
 def differences(expected: Iterable[Row], found: Iterable[Row]) -> list[str]:
     """The differences, a line each: the rows' key, the expected and the found values."""
-    wanted, given = _by_key(expected), _by_key(found)
+    before_by_key, now_by_key = _by_key(expected), _by_key(found)
     lines = []
-    for key in sorted(wanted.keys() | given.keys()):
-        before, now = wanted.get(key, []), given.get(key, [])
+    for key in sorted(before_by_key.keys() | now_by_key.keys()):
+        before, now = before_by_key.get(key, []), now_by_key.get(key, [])
         if before != now:
-            about = " ".join(f"{name}={of}" for name, of in json.loads(key).items())
-            lines.append(f"{about}: {_said(before, now)}"[:MAX_LINE])
+            about = " ".join(f"{name}={value}" for name, value in json.loads(key).items())
+            lines.append(f"{about}: {_difference(before, now)}"[:MAX_LINE])
     return lines
 
 
@@ -248,7 +250,7 @@ def _by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return by
 
 
-def _said(expected: list[Row], found: list[Row]) -> str:
+def _difference(expected: list[Row], found: list[Row]) -> str:
     if not found:
         return f"expected {_shown(expected)}, found no such row"
     if not expected:
@@ -265,10 +267,10 @@ def _said(expected: list[Row], found: list[Row]) -> str:
 
 
 def _shown(rows: list[Row]) -> str:
-    return "; ".join(", ".join(f"{name} {of}" for name, of in row.items()) for row in rows)
+    return "; ".join(", ".join(f"{name} {value}" for name, value in row.items()) for row in rows)
 
 
 def report(case: str, lines: list[str]) -> str:
-    """A text for who reads a failed test."""
+    """The message of a failed test."""
     more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return "\n  ".join([f"{case}: {len(lines)} rows differ", *lines[:SHOWN], *more])

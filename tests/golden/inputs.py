@@ -1,4 +1,4 @@
-"""Traces and files that the cases read: made again each time, always the same."""
+"""Traces and files that the cases read, generated anew each time with the same contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Reference = tuple[str, int, int]
 
 
 def references(count: int) -> Iterator[Reference]:
-    """Instructions in a loop; after each other one, a load or a store in one of 300 pages."""
+    """Instructions in a loop; after every second one, a load or a store in one of 300 pages."""
     state = 1
     for n in range(count):
         yield "fetch", 0x40_1000 + n % 1500 * 4, 4
@@ -29,8 +29,11 @@ def references(count: int) -> Iterator[Reference]:
 def pinatrace(count: int) -> bytes:
     """The text of Pin's example tool: data references only."""
     letters = {"load": "R", "store": "W"}
-    data = (one for one in references(count) if one[0] != "fetch")
-    lines = (f"0x401000: {letters[kind]} {address:#x}\n" for kind, address, _ in data)
+    lines = (
+        f"0x401000: {letters[kind]} {address:#x}\n"
+        for kind, address, _ in references(count)
+        if kind != "fetch"
+    )
     return ("".join(lines) + "#eof\n").encode()
 
 
@@ -45,12 +48,14 @@ def gem5(count: int) -> bytes:
     for tick, (kind, address, size) in enumerate(references(count)):
         command, flags = commands[kind]
         fields = enumerate((tick, command, address, size, flags), start=1)
-        packets += message(b"".join(bytes([number << 3]) + _varint(of) for number, of in fields))
+        packets += message(
+            b"".join(bytes([number << 3]) + _varint(value) for number, value in fields)
+        )
     return packets
 
 
 def drmemtrace(count: int) -> bytes:
-    """One thread of DynamoRIO's final trace, in records of type, size and address or number."""
+    """One thread of a trace of DynamoRIO, in records of type, size and address or number."""
     thread = 4243
     begin = [(25, 0, 7), (28, 12, 7), (28, 9, 0x40), (22, 0, thread), (24, 0, 4242), (28, 2, 13)]
     kinds = {"load": 0, "store": 1, "fetch": 10}
@@ -60,7 +65,7 @@ def drmemtrace(count: int) -> bytes:
 
 
 def snapshot(*, with_frames: bool) -> bytes:
-    """A snapshot of 128 MiB: free blocks of all orders, what is fixed, what is movable."""
+    """A snapshot of 128 MiB: free blocks of all orders, and fixed and movable memory."""
     state, orders, runs = 1, [0] * 11, b""
     frame, frames = 0, 1 << 15
     while frame < frames:
@@ -117,7 +122,7 @@ fill = "victim"
 
 
 def make(directory: Path) -> None:
-    """Writes what no command of Octavo can make; `inputs` of cases.toml has the others."""
+    """Writes the inputs that no command of Octavo makes; cases.toml has commands for the others."""
     (directory / "data.pinatrace").write_bytes(pinatrace(4000))
     (directory / "requests.ptrc").write_bytes(gem5(4000))
     (directory / "thread.memtrace").write_bytes(drmemtrace(4000))

@@ -1,6 +1,6 @@
-"""Keeps the rows that cases give now, all or those named: `python -m tests.golden.record [CASE…]`.
+"""Records the current rows of all cases or of CASE…: `python -m tests.golden.record [CASE…]`.
 
-Only for a change that is meant to change rows; the commit says which, and why."""
+Only for changes that are meant to change rows; the commit message names the rows and the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(names: list[str]) -> None:
         # Rows recorded before a rename and rows recorded after it are indistinguishable.
         if names:
             sys.exit("renames.toml is not empty: record all cases, and empty it")
-        print("renames.toml is not needed any more: empty it", file=sys.stderr)
+        print("renames.toml is no longer needed: empty it", file=sys.stderr)
     with tempfile.TemporaryDirectory() as directory:
         os.environ["XDG_CONFIG_HOME"] = directory  # no calibration of this machine
         os.chdir(directory)

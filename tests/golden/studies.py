@@ -1,5 +1,5 @@
-"""The documents of the reproductions, of small traces in place of programs: what a study makes of
-the rows of its passes, and what it says to each claim.
+"""The documents of the reproductions, from small traces in place of programs: the numbers that a
+study computes from the rows of its passes, and its answers to the claims.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PROGRAMS = {"events": "events.oct", "zipf": "zipf.oct", "gups": "gups.oct"}
 
 def document(study: str, run: Run) -> Document:
     """The document that `octavo reproduce STUDY --out` writes as JSON."""
-    written: Document = json.loads(json.dumps(STUDIES[study](run)))
-    return written
+    parsed: Document = json.loads(json.dumps(STUDIES[study](run)))
+    return parsed
 
 
 def _base_page_size(run: Run) -> Document:
@@ -78,9 +78,11 @@ def _tailored_page_sizes(run: Run) -> Document:
         instructions = tailored_page_sizes.instructions_of(empty)
         return tailored_page_sizes.measure(subject, touched, instructions, counted, short, shared)
 
-    all_ = tuple(measured(*of) for of in PROGRAMS.items())
-    (simulated,) = (of for of in memory.coverages() if of.memory == "as simulated")
-    return tailored_page_sizes.Study(all_, memory=(simulated,)).document()
+    measurements = tuple(measured(*program) for program in PROGRAMS.items())
+    (simulated,) = (
+        coverage for coverage in memory.coverages() if coverage.memory == "as simulated"
+    )
+    return tailored_page_sizes.Study(measurements, memory=(simulated,)).document()
 
 
 def _softvm(run: Run) -> Document:
@@ -93,18 +95,19 @@ def _softvm(run: Run) -> Document:
         simulate = ["sim", "--timing", "additive", "--machine", softvm.MACHINE]
         half = ["--warm-up", str(softvm.half_of(run(["info", trace])))]
         whole = run([*simulate, *half, "--design", ",".join(softvm.ALL_DESIGNS), trace])
-        caches = run([*simulate, "--design", ",".join(of.design for of in swept), trace])
+        designs = ",".join(organisation.design for organisation in swept)
+        caches = run([*simulate, "--design", designs, trace])
         return softvm.measure(name, whole, [(swept, caches)], run(one_pass(trace)))
 
-    all_ = tuple(measured(*of) for of in PROGRAMS.items())
-    return softvm.Study(all_, {}, 100_000_000).document()
+    measurements = tuple(measured(*program) for program in PROGRAMS.items())
+    return softvm.Study(measurements, {}, 100_000_000).document()
 
 
 def _perforated_pages(run: Run) -> Document:
     place = Path.cwd()
 
     def done(passes: Sequence[Pass]) -> Done:
-        return Done({of.key: run(of.arguments) for of in passes}, {}, False)
+        return Done({task.key: run(task.arguments) for task in passes}, {}, False)
 
     size = random_accesses.Size(table_bytes=8 * MIB, warm_references=2000, references=10_000)
     grid = [

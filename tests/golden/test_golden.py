@@ -1,4 +1,4 @@
-"""No case gives other rows than are kept, but for renames."""
+"""Each case gives the kept rows, apart from renames."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CASES = Cases.read()
 
 @pytest.fixture(scope="session")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all inputs are."""
-    made = tmp_path_factory.mktemp("golden")
+    """The directory of all inputs."""
+    place = tmp_path_factory.mktemp("golden")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(made)
-        CASES.make_inputs(made)
-    return made
+        patch.chdir(place)
+        CASES.make_inputs(place)
+    return place
 
 
 def renames() -> Renames:
@@ -43,16 +43,16 @@ def test_every_kept_file_is_of_a_case() -> None:
 
 
 def test_every_rename_is_needed() -> None:
-    said = renames()
-    if said.all():
+    needed = renames()
+    if needed.all():
         for case in CASES.commands:
             for row in corpus.kept(case):
-                said.apply(row)
-    assert said.used == said.all()
+                needed.apply(row)
+    assert needed.used == needed.all()
 
 
 def words(group: str) -> Iterator[str]:
-    """The words of all command lines of a group, taken apart at commas, colons and pluses."""
+    """The words of all command lines of a group, split at commas, colons and pluses."""
     for command in (*CASES.inputs, *CASES.commands.values()):
         if command[0] in (group, "convert"):
             for word in command:
@@ -61,8 +61,8 @@ def words(group: str) -> Iterator[str]:
 
 def test_every_machine_design_and_policy_has_a_case() -> None:
     machines = set(_core.machine_presets())
-    named = {of[0] for of in (*_core.designs(), *_core.policies())}
-    assert (machines | named) - set(words("sim")) == set()
+    names = {item[0] for item in (*_core.designs(), *_core.policies())}
+    assert (machines | names) - set(words("sim")) == set()
     assert machines - set(words("machines")) == set()
 
 
@@ -74,9 +74,9 @@ def test_every_study_has_a_case() -> None:
 def test_every_trace_format_has_a_case() -> None:
     read = " ".join(words("run"))
     without = [
-        of["name"]
-        for of in _core.trace_formats()
-        if not any(f".{suffix}" in read for suffix in of["suffixes"])
+        form["name"]
+        for form in _core.trace_formats()
+        if not any(f".{suffix}" in read for suffix in form["suffixes"])
     ]
     assert without == ["perf"], "samples are refused"
 
@@ -119,7 +119,7 @@ def test_a_report_is_short() -> None:
 
 
 def test_renames_change_columns_words_and_counters() -> None:
-    said = Renames.read("""
+    renamed = Renames.read("""
         [columns]
         design = "hardware"
         [counters]
@@ -133,22 +133,22 @@ def test_renames_change_columns_words_and_counters() -> None:
         {"component": "machine", "counter": "pending", "hardware": "tps", "value": 2},
         {"component": "memory", "page_size": 4096, "growth": 0.5},
     ]
-    assert differences(map(said.apply, KEPT), found) == []
-    assert said.used == said.all()
+    assert differences(map(renamed.apply, KEPT), found) == []
+    assert renamed.used == renamed.all()
 
 
-def test_a_rename_that_no_row_needs_shows() -> None:
-    said = Renames.read('[values.counter]\nmises = "missed"\n')
-    assert [said.apply(row) for row in KEPT] == KEPT
-    assert said.used == set() != said.all()
+def test_an_unneeded_rename_is_detected() -> None:
+    renamed = Renames.read('[values.counter]\nmises = "missed"\n')
+    assert [renamed.apply(row) for row in KEPT] == KEPT
+    assert renamed.used == set() != renamed.all()
 
 
-def test_a_table_of_renames_that_is_not_known_is_refused() -> None:
+def test_an_unknown_table_of_renames_is_refused() -> None:
     with pytest.raises(ValueError, match="no table `counter`"):
         Renames.read('[counter]\na = "b"\n')
 
 
 def test_two_counters_do_not_become_one() -> None:
-    said = Renames.read('[values.counter]\nstale = "misses"\n[values.component]\nos = "tlb.l2"\n')
+    merged = Renames.read('[values.counter]\nstale = "misses"\n[values.component]\nos = "tlb.l2"\n')
     found = [KEPT[0], KEPT[2]]
-    assert len(differences(map(said.apply, KEPT), found)) == 1
+    assert len(differences(map(merged.apply, KEPT), found)) == 1
