@@ -1,4 +1,4 @@
-"""The page of each command, from the command itself: usage, arguments, options with defaults."""
+"""The page of each command, made from its help: usage, arguments, options with defaults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command_page(name: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs of help; those with lines of their own stay as they are."""
+    """Paragraphs of help as Markdown; paragraphs with fixed lines become blocks of text."""
     parts = []
     for part in text.replace("\r", "").split("\n\n"):
         kept = part.startswith("\b\n") or any(line.startswith("  ") for line in part.split("\n"))
@@ -47,7 +47,7 @@ def _table(command: click.Command, context: click.Context) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown and HTML leave as it is; what is between backticks stays code."""
+    """Text with escapes for Markdown and HTML; text between backticks stays code."""
     parts = re.split(r"(`[^`]+`)", text)
     parts[::2] = [re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)

@@ -1,8 +1,8 @@
-"""Pages of the documentation site that are not files of docs/, and links between both.
+"""Pages of the documentation site that are not files of docs/, and links between all pages.
 
-MkDocs calls the functions `on_…` (mkdocs.yml). Pages of the repository's top and a page for each
-command are added; links to other files of the repository become plain text, as the site stands
-for itself.
+MkDocs calls the functions `on_…` (mkdocs.yml). They add pages from outside docs/ and a page for
+each command, and turn links to other files of the repository into plain text, as the site does not
+have these files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTSIDE = {
 COMMANDS_TITLE = "Every command and option"
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 FIGURE = re.compile(r"^!\[[^\]]*\]\((figures/[\w-]+\.svg)\)$", flags=re.MULTILINE)
-"""A drawing that becomes part of its page, and so has the page's colours."""
+"""An SVG figure, which is inlined into its page so that it has the page's colours."""
 STYLE = re.compile(r"<style>.*?</style>\n?", flags=re.DOTALL)
 FENCE = re.compile(r"(^ *```.*?^ *```$)", flags=re.DOTALL | re.MULTILINE)
 
@@ -42,7 +42,7 @@ log = logging.getLogger("mkdocs.plugins.octavo")
 
 
 class _TwoSpaces(Extension):
-    """Text of a list item is indented by two spaces, as in docs/, not by four."""
+    """Sets the indentation of text in list items to two spaces, as in docs/."""
 
     def extendMarkdown(self, md: Any) -> None:  # noqa: N802
         md.tab_length = 2
@@ -70,7 +70,7 @@ def _place(command: str) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages of the repository's top and those of commands."""
+    """Adds the pages of OUTSIDE, of notebooks and of commands."""
     for name, place in OUTSIDE.items():
         if files.get_file_from_path(place) is None:
             text = (ROOT / name).read_text(encoding="utf-8")
@@ -84,8 +84,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links of the page as the site has them; blocks of code stay as they are, but for the word by
-    which rustdoc leaves them out, which no highlighter knows.
+    """Changes links of the page to the site's and inlines drawings. Blocks of code stay as they
+    are, except that `ignore`, which highlighters do not know, is removed after `rust`.
     """
     place = page.file.src_uri
     generated = {site: name for name, site in OUTSIDE.items() if site != "index.md"}

@@ -1,4 +1,4 @@
-"""Pages of the notebooks in docs/notebooks, with the outputs that these hold."""
+"""Pages of the notebooks in docs/notebooks, with their kept outputs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from nbconvert import MarkdownExporter
 
 _STYLE = re.compile(r"<style scoped>.*?</style>\n?", flags=re.DOTALL)
-"""Rules that pandas gives each of its tables: the site has its own."""
+"""Style rules that pandas adds to each table; the site has its own."""
 
 
 def notebook_files(path: Path) -> Iterator[tuple[str, str | bytes]]:
-    """The page, and the figures that it shows, each with its name."""
+    """Names and contents of the notebook's page and of its figures."""
     exporter = MarkdownExporter()
     text, resources = exporter.from_filename(
         str(path), resources={"output_files_dir": f"{path.stem}_files"}
