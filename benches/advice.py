@@ -1,19 +1,19 @@
-"""Is the advice true? Twelve real programs: what `octavo run` expects, what `octavo verify` finds.
+"""Checks advice on twelve real programs: gains that `octavo run` expects and `octavo verify` finds.
 
     .venv/bin/python benches/advice.py predict|simulate|measure [--only NAMES] [--results DIR]
     .venv/bin/python benches/advice.py page [--results DIR] > docs/results/advice.md
 
-`predict` runs each program under `octavo run`, for the phase in which it works, and then natively
-by the lines that were printed, pasted into a shell, to see which pages they give. `simulate`
-records the beginning of the phase, and simulates it on the machine that DIR/machine.toml describes
-(`octavo calibrate --machine-out DIR/machine.toml`). `measure` runs `octavo verify` on each; the
-machine must be quiet. All keep what they found in DIR, program by program, and skip what is there.
-Run them as root: `verify` then tries settings of the system, too, and restores them.
+`predict` runs the working phase of each program under `octavo run`, and then the program natively
+with the printed lines pasted into a shell, to count the pages that they give. `simulate` records
+the beginning of the phase and simulates it on the machine that DIR/machine.toml describes (`octavo
+calibrate --machine-out DIR/machine.toml`). `measure` runs `octavo verify` on each program; the
+machine must be quiet. All actions keep their results in DIR, one file for each program, and skip
+results that exist. Run them as root: `verify` then also tries settings of the system, and restores
+them.
 
-It needs redis-server, redis-tools, memcached, nginx, apache2-utils, PostgreSQL 15, node, a JDK, Go,
-Rust, g++ and python3-numpy, and a Redis that was built with MALLOC=libc as
-DIR/redis-server-libc; programs that are missing are left out. PostgreSQL's user must be able to
-enter DIR.
+Requirements are redis-server, redis-tools, memcached, nginx, apache2-utils, PostgreSQL 15, node, a
+JDK, Go, Rust, g++ and python3-numpy, and a Redis built with MALLOC=libc as DIR/redis-server-libc;
+missing programs are left out. PostgreSQL's user must be able to enter DIR.
 """
 
 from __future__ import annotations
@@ -41,41 +41,45 @@ OCTAVO = str(ROOT / ".venv/bin/octavo")
 PORT = 7420
 OPERATION = ["--metric", "regex:([0-9.]+) ns per operation", "--better", "lower"]
 DESIGNS = ("base4k", "thp")
-"""Simulated: 4 KiB pages, and what is expected to be better."""
+"""The simulated designs: 4 KiB pages, and transparent huge pages."""
 DEADLINE_SECONDS = 900
 SETTLING_SECONDS = 5
-"""For which a program is left alone before its pages are counted: the preloaded library gives them
-bit by bit."""
+"""The wait before a program's pages are counted, as the preloaded library gives them gradually."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program, and the phase of it that is judged."""
+    """A program and its measured phase."""
 
     name: str
     what: str
+    """The description in the table."""
     command: str
-    """`{dir}` is the results' directory, `{sources}` that of the programs, `{port}` a port."""
+    """The command; `{dir}` is the results' directory, `{sources}` that of the programs, `{port}` a
+    port."""
     metric: tuple[str, ...]
     """Options of `octavo verify`."""
     settings: tuple[str, ...] = ()
     """The settings that are compared with none, the likely advice first; three, so that eight
     rounds are enough."""
     load: str = ""
-    """Of a server: the load under the tracer. Others say `ready` and work after a line of input."""
+    """The load of a server under the tracer. Programs without one print `ready`, and begin their
+    phase after a line of input."""
     prepare: str = ""
+    """A command that fills a server before its phase."""
     build: str = ""
+    """A command that builds the program or its data."""
     ready: str = ""
     """A command that succeeds once the server is ready; by default its port is tried."""
     has_phase: bool = True
-    """Whether a part of the run is judged, not the whole."""
+    """Whether only a part of the run is measured."""
     recorded: tuple[str, str] | None = None
-    """The command, and how many instructions of the phase are skipped, where it is recorded: of a
-    program that its runtime still compiles when the phase begins."""
+    """The command to record, and the instructions of the phase to skip, for a program that its
+    runtime still compiles when the phase begins."""
 
     @property
     def says_ready(self) -> bool:
-        """Whether it prints `ready` and waits for a line before the phase."""
+        """Whether the program prints `ready` and waits for a line before the phase."""
         return self.has_phase and not self.load
 
 
@@ -100,7 +104,7 @@ REDIS = (
 )
 CACHE = "python3 {sources}/cache_load.py {port}"
 NUMPY_LINE = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432"
-"""Advised for numpy; `octavo verify` does not try it unasked."""
+"""The advice for numpy; `octavo verify` tries it only with `--try`."""
 POSTGRES = "/usr/lib/postgresql/15/bin"
 PROGRAMS = [
     server(
@@ -217,16 +221,16 @@ PROGRAMS = [
 
 
 class Failed(Exception):
-    """A program could not be judged."""
+    """A program could not be measured."""
 
 
 def filled_in(program: Program, text: str, results: Path) -> str:
-    """`text` with directories and port."""
+    """`text` with directories and the port filled in."""
     return text.format(dir=results, sources=SOURCES, port=PORT)
 
 
 def shell(command: str) -> bool:
-    """Runs `command`; says whether it succeeded."""
+    """Runs `command`; returns whether it succeeded."""
     done = subprocess.run(
         command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
     )
@@ -234,7 +238,7 @@ def shell(command: str) -> bool:
 
 
 def await_true(condition: Callable[[], bool], process: subprocess.Popen[bytes], what: str) -> None:
-    """Waits until `condition` holds."""
+    """Waits until `condition` holds; raises Failed, which names the state `what`, if it never does."""
     end = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         if process.poll() is not None or time.monotonic() > end:
@@ -252,15 +256,15 @@ def accepts() -> bool:
 def started(
     argv: list[str], program: Program, results: Path, errors: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, ready and filled; `argv` starts it in a session of its own."""
-    with errors.open("wb") as said:
+    """The program, ready and filled, started by `argv` in a session of its own."""
+    with errors.open("wb") as output:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE
             if program.has_phase and not program.load
             else subprocess.DEVNULL,
-            stderr=said,
+            stderr=output,
             start_new_session=True,
             cwd=results,
         )
@@ -276,7 +280,7 @@ def started(
                     raise Failed("it ended before it was ready")
             yield process
         finally:
-            # Octavo ends the program that it runs; a shell leaves it alone.
+            # Octavo ends the program that it runs; a shell does not.
             ended = [process.pid] if argv[0] == OCTAVO else session(process.pid)
             for one in ended if process.poll() is None else []:
                 with suppress(ProcessLookupError):
@@ -289,7 +293,7 @@ def started(
 
 
 def traced(program: Program, results: Path, what: str, *options: str) -> None:
-    """`octavo run` or `record` on the phase."""
+    """Runs `octavo run` or `record` on the phase."""
     command = shlex.split(filled_in(program, program.command, results))
     after = ["--start-after", "ctl"] if program.has_phase else []
     argv = [OCTAVO, what, *after, "--force", *options, "--", *command]
@@ -305,13 +309,13 @@ def traced(program: Program, results: Path, what: str, *options: str) -> None:
 
 
 def predict(program: Program, results: Path) -> None:
-    """`octavo run` on the phase; its document is kept."""
+    """Runs `octavo run` on the phase and keeps its document."""
     traced(program, results, "run", "--json", str(results / f"{program.name}.run.json"))
 
 
 def simulate(program: Program, results: Path) -> None:
-    """`octavo sim` of the beginning of the phase, with 4 KiB pages and with transparent huge pages,
-    on the machine DIR/machine.toml.
+    """Simulates the beginning of the phase with 4 KiB pages and with transparent huge pages on the
+    machine DIR/machine.toml.
     """
     trace = results / f"{program.name}.oct"
     if not trace.exists():
@@ -331,18 +335,18 @@ def simulate(program: Program, results: Path) -> None:
 
 
 def follow(program: Program, results: Path) -> None:
-    """Pastes the block of the answer into a shell, and sees which pages it gives."""
+    """Pastes the block of the answer into a shell, and counts the pages that it gives."""
     answer = json.loads((results / f"{program.name}.run.json").read_text())["advice"][0]
     found: dict[str, Any] = {"settings": answer.get("settings")}
     errors = results / f"{program.name}.follow.txt"
     if answer["changes"] and answer.get("settings") and program.has_phase:
         block = ["bash", "-c", "set -e\n" + answer["settings"]]
         try:
-            with started(block, program, results, errors) as shell_of_it:
+            with started(block, program, results, errors) as process:
                 time.sleep(SETTLING_SECONDS)
-                found |= census(shell_of_it.pid)
+                found |= census(process.pid)
                 if program.says_ready:
-                    shell_of_it.communicate(b"\n", timeout=DEADLINE_SECONDS)
+                    process.communicate(b"\n", timeout=DEADLINE_SECONDS)
         finally:
             if answer.get("undo"):
                 subprocess.run(["bash", "-c", answer["undo"]], check=True)
@@ -364,7 +368,7 @@ def session(leader: int) -> list[int]:
 
 
 def census(leader: int) -> dict[str, int]:
-    """Bytes of a session's processes in huge pages, those of a pool, and all."""
+    """Bytes of a session's processes: in huge pages, in pages of a pool, and resident."""
     huge, pool, resident = 0, 0, 0
     for process in session(leader):
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
@@ -377,7 +381,7 @@ def census(leader: int) -> dict[str, int]:
 
 
 def measure(program: Program, results: Path) -> None:
-    """`octavo verify` of the program, under all settings."""
+    """Runs `octavo verify` on the program with all settings."""
     out = results / f"{program.name}.verify.json"
     options = [filled_in(program, word, results) for word in program.metric]
     if program.load:
@@ -387,13 +391,13 @@ def measure(program: Program, results: Path) -> None:
     begin = results / "begin"
     begin.write_text("\n")
     prediction = results / f"{program.name}.run.json"
-    with begin.open() as given, (results / f"{program.name}.verify.txt").open("w") as said:
+    with begin.open() as given, (results / f"{program.name}.verify.txt").open("w") as output:
         options += ["--from", str(prediction), "--allow-system", "--repetitions", "8"]
         options += ["--settings", ",".join(program.settings)]
         done = subprocess.run(
             [OCTAVO, "verify", *options, "--force", "--json", str(out), "--", *command],
             stdin=given,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             cwd=results,
             check=False,
@@ -447,24 +451,24 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """A program with what was expected of it and what was measured."""
+    """A program with its expected and measured gains."""
 
     program: Program
     answer: dict[str, Any]
     pages: dict[str, int]
-    """Of the lines that were pasted."""
+    """Bytes by kind of page with the pasted lines."""
     settings: dict[str, dict[str, Any]]
-    """Of `octavo verify`, by name, those that were measured."""
+    """The measured settings of `octavo verify`, by name."""
 
     named: str
-    """The setting of the lines that were printed; empty where there are none."""
+    """The setting of the printed lines; empty where there are none."""
 
     simulated: float | None
     """The share of the time that transparent huge pages save in a simulation."""
 
     @property
     def shown(self) -> str:
-        """The setting that is judged: the advised one, else the first one compared."""
+        """The setting in the table: the advised one if it was measured, else the first compared."""
         return self.named if self.named in self.settings else self.program.settings[0]
 
     @property
@@ -474,7 +478,7 @@ class Judged:
 
     @property
     def best(self) -> str:
-        """The setting that gains most of those that are better beyond noise; else as now."""
+        """The setting with the largest gain beyond noise; `as now` if there is none."""
         better = [name for name in self.settings if self.gain(name)[1] > 0]
         return max(better, key=lambda name: self.gain(name)[0], default="as now")
 
@@ -485,12 +489,12 @@ class Judged:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing that was measured is better beyond noise than what was advised."""
+        """Whether no measured setting is better beyond noise than the advised one."""
         return self.gain(self.advised)[2] >= self.gain(self.best)[1]
 
     @property
     def error(self) -> float:
-        """Expected less measured gain, as a share of the time, of the setting that is judged."""
+        """Expected minus measured gain of the setting `shown`, as a share of the time."""
         expected = self.answer["gain"]["expected"]
         return float(expected) - self.gain(self.shown)[0]
 
@@ -519,8 +523,8 @@ def judged(results: Path) -> list[Judged]:
 
 
 def simulated_gain(sim: dict[str, Any], run: dict[str, Any]) -> float:
-    """The share of the time that huge pages save by the core's cycles, and by the time in system
-    calls for each instruction of the run.
+    """The share of the time that huge pages save: the saved cycles of the core over all cycles,
+    which include the run's time in system calls in proportion to instructions.
     """
     counted = {
         (row["design"], row["counter"]): row["value"]
@@ -535,18 +539,18 @@ def simulated_gain(sim: dict[str, Any], run: dict[str, Any]) -> float:
 
 
 def share(value: float) -> str:
-    """`+8.1%`; `+0.0%` for a small decrease, too."""
+    """A share as text: `+8.1%`; a small decrease is `+0.0%`, too."""
     return f"{round(100 * value, 1) + 0.0:+.1f}%"
 
 
 def interval(gain: tuple[float, float, float]) -> str:
-    """`+8.1% (+7.0% to +9.3%)`."""
+    """A gain as text: `+8.1% (+7.0% to +9.3%)`."""
     median, low, high = gain
     return f"{share(median)} ({share(low)} to {share(high)})"
 
 
 def expected_growth(one: Judged) -> str:
-    """The memory that the answer expects, `+8.4%`."""
+    """The growth of memory that the answer expects, as text: `+8.4%`."""
     found = re.search(r"for (?:little|[0-9.]+ \w+ \(([0-9.]+)%\)) more memory", one.answer["text"])
     return share(float(found[1] or 0) / 100) if found else "n/a"
 

@@ -1,18 +1,18 @@
-"""Octavo's core model beside ChampSim's, on the same traces and the same geometry.
+"""Compares Octavo's core model with ChampSim's on the same traces and the same geometry.
 
     .venv/bin/python benches/champsim.py --champsim BINARY [--instructions N] [--warm-up N]
                                          [--keep DIRECTORY] TRACE …
 
-BINARY is ChampSim with its `champsim_config.json`, but for the branch predictor, which is
-`hashed_perceptron`, as where that file says nothing; traces are ChampSim's, not compressed. Each is
-run by ChampSim and by Octavo in turn, with the same warm-up and length (less, where the trace
-ends). With --keep what ChampSim prints is kept in DIRECTORY, and read from there the next time,
-with the lengths of that run; speeds are n/a where ChampSim was run by other means. Prints tables in
-Markdown.
+BINARY is ChampSim with its `champsim_config.json`, except for the branch predictor, which is
+`hashed_perceptron`, the default without an entry in that file; traces are ChampSim's, uncompressed.
+Each trace is run by ChampSim and by Octavo in turn, with the same warm-up and length (shorter if
+the trace ends). With --keep the output of ChampSim is kept in DIRECTORY and read from there the
+next time, with the lengths of that run; speeds are n/a if ChampSim was run by other means. Prints
+tables in Markdown.
 
-Speeds are by processor time, start-up included, so that other programs matter little. What ChampSim
-merges with a miss under way it counts as a miss: these are taken off. Misses of its second and last
-level are those of reads: write-backs that miss are left out, as Octavo leaves them out.
+Speeds are by processor time, including start-up, so that other programs matter little. ChampSim
+counts an access that is merged with a miss under way as a miss: these misses are subtracted. Misses
+of the second and last level are misses of reads: write-backs that miss are left out, as in Octavo.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from run import OCTAVO, ROOT
 MACHINE = ROOT / "benches/champsim/machine.toml"
 DESIGN = "champsim"
 RECORD_BYTES = 64
-# ChampSim reads a little ahead of what it executes, and stops where its trace ends.
+# ChampSim reads a little ahead of execution, and stops at the end of its trace.
 READ_AHEAD = 10_000
 
 # By the name in the table: the component of Octavo's rows, and of ChampSim's statistics.
@@ -44,14 +44,14 @@ MISSES = {
     "DTLB": ("tlb.l1d", "DTLB"),
     "STLB": ("tlb.l2", "STLB"),
 }
-# Begins the line that this script adds to ChampSim's output.
+# The beginning of the line that this script adds to ChampSim's output.
 TOOK = "Seconds of processor time"
 # Levels whose misses of write-backs do not count.
 BEHIND_L1 = ("L2", "LLC")
 
 
 class Failure(Exception):
-    """Something that makes a comparison impossible, as a sentence."""
+    """The reason why a comparison is impossible, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,16 @@ class Outcome:
 
 
 def of_champsim(text: str) -> Outcome:
-    """Reads what ChampSim prints: its statistics of the region of interest, of one core.
+    """Reads ChampSim's statistics of the region of interest, for one core.
 
-    Raises Failure where they are not whole.
+    Raises Failure if they are incomplete.
     """
     _, found, statistics = text.partition("Region of Interest Statistics")
     if not found:
-        said = text.strip().splitlines()[-1:] or ["nothing"]
-        raise Failure(f"ChampSim's output has no statistics; its last line is: {said[0]}")
+        last = text.strip().splitlines()[-1:] or ["nothing"]
+        raise Failure(f"ChampSim's output has no statistics; its last line is: {last[0]}")
     if re.search(r"^CPU 1 ", statistics, re.MULTILINE):
-        raise Failure("ChampSim's output is of several cores, where one is compared")
+        raise Failure("ChampSim's output is of several cores; only one core can be compared")
 
     def number(pattern: str, where: str, what: str) -> float:
         match = re.search(pattern, where, re.MULTILINE)
@@ -120,7 +120,7 @@ def of_champsim(text: str) -> Outcome:
 
 
 def lengths_of(text: str) -> tuple[int, int]:
-    """The instructions of the warm-up, and after it, that ChampSim was asked for."""
+    """ChampSim's numbers of instructions in the warm-up and after it, from its output."""
     found = [
         re.search(rf"^{phase} Instructions: (\d+)", text, re.MULTILINE)
         for phase in ("Warmup", "Simulation")
@@ -136,7 +136,7 @@ def of_octavo(
 ) -> Outcome:
     """Reads the document that `octavo sim --json` writes; `took` is in seconds.
 
-    Raises Failure where it lacks cycles of the core.
+    Raises Failure if the document has no cycles of the core.
     """
     counters = {
         (row["component"], row["counter"]): int(row["value"])
@@ -156,48 +156,48 @@ def of_octavo(
 
 
 def run(command: Sequence[str | Path], who: str) -> tuple[str, float]:
-    """The output of a command, and its seconds of processor time; Failure where it fails."""
+    """The output of a command and its seconds of processor time; raises Failure if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     except OSError as error:
         raise Failure(f"{who} does not run: {error}") from error
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["nothing"]
-        raise Failure(f"{who} failed with status {done.returncode}; its last line is: {said[0]}")
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["nothing"]
+        raise Failure(f"{who} failed with status {done.returncode}; its last line is: {last[0]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return done.stdout, took
 
 
 def length(trace: Path, warm_up: int, instructions: int) -> int:
-    """How many instructions after the warm-up both can run."""
+    """The number of instructions after the warm-up that both simulators can run."""
     with trace.open("rb") as file:
         magic = file.read(6)
     if magic.startswith((b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")) or magic == b"\xfd7zXZ\0":
         raise Failure(f"{trace} is compressed: unpack it first")
-    there = trace.stat().st_size // RECORD_BYTES - READ_AHEAD - warm_up
-    if there <= 0:
+    available = trace.stat().st_size // RECORD_BYTES - READ_AHEAD - warm_up
+    if available <= 0:
         raise Failure(f"{trace} ends within the warm-up of {warm_up} instructions")
-    return min(there, instructions)
+    return min(available, instructions)
 
 
 def compare(arguments: argparse.Namespace, trace: Path) -> tuple[Outcome, Outcome]:
     """ChampSim's outcome of one trace, and Octavo's."""
     kept = arguments.keep / f"{trace.stem}.txt" if arguments.keep else None
     if kept and kept.exists():
-        said = kept.read_text(errors="replace")
-        warm_up, count = lengths_of(said)
+        output = kept.read_text(errors="replace")
+        warm_up, count = lengths_of(output)
     else:
         warm_up = arguments.warm_up
         count = length(trace, warm_up, arguments.instructions)
         lengths = ["-w", str(warm_up), "-i", str(count)]
-        said, took = run([arguments.champsim, *lengths, trace], "ChampSim")
-        said += f"{TOOK}: {took:.2f}\n"
-    theirs = of_champsim(said)
+        output, took = run([arguments.champsim, *lengths, trace], "ChampSim")
+        output += f"{TOOK}: {took:.2f}\n"
+    theirs = of_champsim(output)
     if kept and not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(said)
+        kept.write_text(output)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "sim.json"
         command: list[str | Path] = [arguments.octavo, "sim", "--quiet", "--timing", "out-of-order"]
@@ -216,7 +216,7 @@ def lines_of(
     times = [[*head, "times as fast"]]
     counts = [["trace", *MISSES, "branches"]]
     for name, (theirs, ours) in outcomes.items():
-        speeds = [(of.instructions_per_second or math.nan) / 1e6 for of in (theirs, ours)]
+        speeds = [(one.instructions_per_second or math.nan) / 1e6 for one in (theirs, ours)]
         times.append(
             [
                 f"`{name}`",
@@ -243,8 +243,8 @@ def lines_of(
 
 def summary(outcomes: Sequence[tuple[Outcome, Outcome]]) -> str:
     """How many traces agree, and how much faster Octavo is, as a sentence."""
-    apart = [abs(ours.ipc / theirs.ipc - 1) for theirs, ours in outcomes]
-    near = [sum(of <= bound for of in apart) for bound in (0.15, 0.25)]
+    differences = [abs(ours.ipc / theirs.ipc - 1) for theirs, ours in outcomes]
+    near = [sum(difference <= bound for difference in differences) for bound in (0.15, 0.25)]
     faster = [
         ours.instructions_per_second / theirs.instructions_per_second
         for theirs, ours in outcomes
@@ -253,19 +253,20 @@ def summary(outcomes: Sequence[tuple[Outcome, Outcome]]) -> str:
     speed = f"; Octavo is {geometric_mean(faster):.0f} times as fast" if faster else ""
     where = f" (geometric mean of {len(faster)})" if faster else ""
     return (
-        f"Of {len(apart)} traces {near[0]} agree within 15% and {near[1]} within 25%{speed}{where}."
+        f"Of {len(differences)} traces {near[0]} agree within 15% and {near[1]} within 25%{speed}"
+        f"{where}."
     )
 
 
 def main() -> None:
     """Compares, and prints the tables."""
-    parser = argparse.ArgumentParser(description="Octavo's core beside ChampSim's")
+    parser = argparse.ArgumentParser(description="Compare Octavo's core model with ChampSim's")
     parser.add_argument("--champsim", required=True, help="the binary")
     parser.add_argument("--octavo", type=Path, default=OCTAVO)
     parser.add_argument("--machine", type=Path, default=MACHINE)
     parser.add_argument("--warm-up", type=int, default=2_000_000)
     parser.add_argument("--instructions", type=int, default=10_000_000, help="after the warm-up")
-    parser.add_argument("--keep", type=Path, help="where what ChampSim prints is kept")
+    parser.add_argument("--keep", type=Path, help="a directory to keep ChampSim's output in")
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
     arguments = parser.parse_args()
     outcomes = {}

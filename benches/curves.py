@@ -1,18 +1,18 @@
-"""Curves: what all TLBs at once cost, beside one of them and beside libCacheSim, in one sitting.
+"""Curves: the cost of simulating all TLBs at once, compared with one TLB and with libCacheSim.
 
     .venv/bin/python benches/curves.py [--rounds N] [--peer PYTHON] [--traces DIRECTORY] [PROGRAM …]
 
-For each of seven programs it takes a trace of the first 32 million references after the start-up
-(recorded where DIRECTORY does not have it yet) and times, by turns, round after round:
+The input is, for each of seven programs, a trace of the first 32 million references after the
+start-up (recorded if DIRECTORY does not have it yet). Each round times in turn:
 
 - whole passes of `Curves` over the decoded references in memory, for each kernel and each set of
   instructions, and single TLBs (the example curves_speed);
 - libCacheSim's LRU cache of one size, fed the page of every reference, and fed again without
-  consecutive repeats (benches/peer.py, run by PYTHON: any interpreter that has the package
+  consecutive repeats (benches/peer.py, run by PYTHON, an interpreter that has the package
   `libcachesim`; skipped without --peer). Its miss counts must equal those of `Curves`.
 
 All times are processor time of one thread. Prints the ratios and writes build/bench/curves.json
-and, of all programs, docs/results/curves.md.
+and, if all programs were run, docs/results/curves.md.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from run import OCTAVO, OUT, ROOT, Program, example
 from traces import all_programs
 
 REFERENCES = 32_000_000
-# Instructions of start-up that are left out; GUPS has none, the graph is made before the search.
+# Instructions of start-up that are left out, by program; other programs skip SKIPPED_OF_OTHERS.
 SKIPPED = {"gups": "20M", "matmul": "40M", "bfs": "40M"}
 SKIPPED_OF_OTHERS = "100M"
 RECORDED_INSTRUCTIONS = "40M"
 
-# Net times below this are noise, and taken to be this.
+# Net times below this are noise, and are replaced by it.
 LEAST_NS = 0.05
 PEER_ENTRIES = 1024
 CHECKED_ENTRIES = (16, 64, 1024, 4096)
@@ -61,14 +61,14 @@ RATIOS: list[tuple[str, Key, Key, str, float]] = [
         for kernel in ("stack 1", "stack 7", "stack 11", "sets", "working sets 63", "two sizes")
     ),
 ]
-# Not a goal, but what a careful user of libCacheSim would do.
+# Ratios without a goal: a careful user of libCacheSim would leave repeats out.
 REMARKS: list[tuple[str, Key, Key]] = [
     ("the same without repeated requests", PEER_STRIPPED, ("stack 1", BEST)),
 ]
 
 
 def record(program: Program, trace: Path) -> None:
-    """A trace of the program's references after its start-up."""
+    """Records a trace of the program's references after its start-up."""
     skipped = SKIPPED.get(program.name, SKIPPED_OF_OTHERS)
     window = ["--skip-instructions", skipped, "--max-instructions", RECORDED_INSTRUCTIONS]
     subprocess.run(
@@ -76,16 +76,16 @@ def record(program: Program, trace: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONHASHSEED": "0", "NO_COLOR": "1"},
-        check=False,  # it is ended in the middle
+        check=False,  # the program is ended before its end
     )
     if not trace.exists():
         sys.exit(f"no trace of {program.name}")
 
 
 def recorded(directory: Path, chosen: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """Each program, or only the chosen ones, with its trace, recorded if it is not there yet.
+    """Each program, or each chosen one, with its trace, which is recorded if it does not exist.
 
-    Says when the caller is done with one.
+    Prints a line when the caller is done with a program.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for program in all_programs():
@@ -99,7 +99,7 @@ def recorded(directory: Path, chosen: Sequence[str]) -> Iterator[tuple[str, Path
 
 
 class Peer:
-    """libCacheSim on the requests of one trace, which lie in files as long as this does."""
+    """libCacheSim on the requests of one trace, which are in files until `close` is called."""
 
     def __init__(self, python: str, trace: Path) -> None:
         self.python = python
@@ -114,7 +114,7 @@ class Peer:
             self.references = wrote["references"]
 
     def simulate(self, key: Key, entries: Iterable[int]) -> list[dict[str, Any]]:
-        """Its misses and times."""
+        """Misses and times of caches with these numbers of entries."""
         peer = [self.python, str(ROOT / "benches/peer.py"), str(self.files[key])]
         done = subprocess.run(
             [*peer, *map(str, entries)], stdout=subprocess.PIPE, text=True, check=True
@@ -123,19 +123,20 @@ class Peer:
         return result
 
     def ns_per_reference(self, key: Key) -> float:
-        """Of one cache."""
-        (of,) = self.simulate(key, [PEER_ENTRIES])
-        return float(of["ns_per_request"] * of["requests"] / self.references)
+        """Nanoseconds per reference of one cache."""
+        (cache,) = self.simulate(key, [PEER_ENTRIES])
+        return float(cache["ns_per_request"] * cache["requests"] / self.references)
 
     def check(self, trace: Path) -> None:
-        """Its misses are ours."""
+        """Exits with an error unless libCacheSim has the same misses as Octavo."""
         options = ["--references", str(REFERENCES), "--stream", "all", "--no-sets"]
         dump = example("octavo-curves", "curves_dump", *options, str(trace))
         ours = dump["all"]["sizes"]["4096"]["stack"]
         for key in self.files:
-            for of in self.simulate(key, CHECKED_ENTRIES):
-                if of["misses"] != ours[of["entries"] - 1]:
-                    sys.exit(f"{trace}: libCacheSim has {of}, we {ours[of['entries'] - 1]}")
+            for cache in self.simulate(key, CHECKED_ENTRIES):
+                misses = ours[cache["entries"] - 1]
+                if cache["misses"] != misses:
+                    sys.exit(f"{trace}: libCacheSim has {cache}, Octavo {misses} misses")
 
     def close(self) -> None:
         """Removes the files."""
@@ -144,7 +145,7 @@ class Peer:
 
 
 def measure(trace: Path, rounds: int, peer_python: str | None) -> tuple[Times, Times]:
-    """Medians in nanoseconds per reference, of whole passes and net of splitting."""
+    """Medians in nanoseconds per reference, of whole passes and without splitting."""
     peer = Peer(peer_python, trace) if peer_python else None
     total: dict[Key, list[float]] = {}
     net: dict[Key, list[float]] = {}
@@ -154,11 +155,12 @@ def measure(trace: Path, rounds: int, peer_python: str | None) -> tuple[Times, T
         once = ["--rounds", "1", "--references", str(REFERENCES), str(trace)]
         kernels = example("octavo-curves", "curves_speed", *once)["programs"][0]["kernels"]
         best = kernels[-1]["instructions"]
-        for of in kernels:
-            for name in {of["instructions"], BEST if of["instructions"] == best else ""} - {""}:
-                key = of["kernel"], name
-                total.setdefault(key, []).append(of["ns_per_reference"])
-                net.setdefault(key, []).append(of["net_ns_per_reference"])
+        for kernel in kernels:
+            used = kernel["instructions"]
+            for name in {used, BEST if used == best else ""} - {""}:
+                key = kernel["kernel"], name
+                total.setdefault(key, []).append(kernel["ns_per_reference"])
+                net.setdefault(key, []).append(kernel["net_ns_per_reference"])
         if peer:
             for key in peer.files:
                 total.setdefault(key, []).append(peer.ns_per_reference(key))
@@ -169,21 +171,23 @@ def measure(trace: Path, rounds: int, peer_python: str | None) -> tuple[Times, T
 
 
 def mean_ratio(times: Sequence[Times], over: Key, under: Key) -> float:
-    """The geometric mean of a ratio; not a number where something was not measured."""
-    if not all(over in of and under in of for of in times):
+    """The geometric mean of a ratio; NaN if one of its times was not measured."""
+    if not all(over in each and under in each for each in times):
         return math.nan
-    return geometric_mean(max(of[over], LEAST_NS) / max(of[under], LEAST_NS) for of in times)
+    return geometric_mean(max(each[over], LEAST_NS) / max(each[under], LEAST_NS) for each in times)
 
 
 def table(lines: Iterable[Sequence[str]]) -> str:
-    """Lines of cells, the first the head; numbers after the first column."""
+    """A table in Markdown of lines of cells; the first is the head, columns after the first are
+    right-aligned.
+    """
     head, *rest = lines
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rest))
 
 
 def ratios(totals: Sequence[Times], nets: Sequence[Times]) -> list[list[str]]:
-    """The table of what was to be shown."""
+    """The table of ratios and goals."""
     lines = [["ratio", "whole passes", "goal", "met", "net of splitting"]]
     for name, over, under, sign, bound in RATIOS:
         of_totals, of_nets = (mean_ratio(times, over, under) for times in (totals, nets))
@@ -200,9 +204,9 @@ def times_table(names: Sequence[str], times: Sequence[Times]) -> list[list[str]]
     """Nanoseconds per reference, by program."""
     lines = [["ns per reference", "instructions", *names, "geometric mean"]]
     for key in times[0]:
-        if key[1] != BEST and all(key in of for of in times):
-            cells = [f"{of[key]:.2f}" for of in times]
-            lines.append([*key, *cells, f"{geometric_mean(of[key] for of in times):.2f}"])
+        if key[1] != BEST and all(key in each for each in times):
+            cells = [f"{each[key]:.2f}" for each in times]
+            lines.append([*key, *cells, f"{geometric_mean(each[key] for each in times):.2f}"])
     return lines
 
 
@@ -236,7 +240,7 @@ windows of 10^5 to 10^8; `short`: of 10^2 to 10^8.
 
 
 def main() -> None:
-    """Measures, and says what is met."""
+    """Measures, prints tables and writes results."""
     parser = argparse.ArgumentParser(description="Speed of curves")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer", help="a Python that has libcachesim")
@@ -253,8 +257,8 @@ def main() -> None:
     print()
     print(table(times_table(names, totals)))
     measured = {
-        name: {" ".join(key).strip(): value for key, value in of.items()}
-        for name, of in zip(names, totals, strict=True)
+        name: {" ".join(key).strip(): value for key, value in times.items()}
+        for name, times in zip(names, totals, strict=True)
     }
     (OUT / "curves.json").write_text(json.dumps(measured, indent=2) + "\n")
     if not arguments.program:

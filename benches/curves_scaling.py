@@ -1,11 +1,11 @@
-"""Curves: time and memory as a trace grows, and as what it touches grows.
+"""Curves: time and memory as a trace grows, and as the touched memory grows.
 
     .venv/bin/python benches/curves_scaling.py [--most-references N] [--most-pages N]
 
-Runs `octavo curves`, everything it does by default for one stream, on synthetic traces: of 10^7 to
-10^10 data references to the same 10^4 pages, and of 3·10^7 references to 10^3 to 10^7 pages. Time
-is the processor time of all threads, memory the most that was resident; `octavo run` on the same
-trace is shown beside it, since the trace has to be made, too. Prints them, and writes
+Runs `octavo curves` with its defaults for one stream on synthetic traces: of 10^7 to 10^10 data
+references to the same 10^4 pages, and of 3·10^7 references to 10^3 to 10^7 pages. Time is the
+processor time of all threads, memory the peak resident memory. `octavo run` on the same trace is
+shown beside them, since the times include generating the trace. Prints the results, and writes
 build/bench/curves_scaling.json, docs/results/curves-scaling.md and its figure.
 """
 
@@ -23,20 +23,20 @@ from run import OCTAVO, OUT, ROOT
 
 RESULTS = ROOT / "docs/results"
 PAGES = 10**4
-# In the long traces; in the wide ones it is one, so that all pages are touched.
+# References to each page in the long traces; the wide traces have one, to touch all pages.
 ON_EACH_PAGE = 16
 REFERENCES = 3 * 10**7
 PAGE_BYTES = 4096
 
 
 def synthetic(references: int, pages: int, on_each: int) -> str:
-    """Page after page, some references on each, and then again from the first on."""
+    """A trace that makes `on_each` references to page after page, and begins again at the end."""
     size = f"bytes={pages * PAGE_BYTES}&references={references}"
     return f"synth:strided?stride={PAGE_BYTES // on_each}&instructions=1&{size}"
 
 
 def resources(*argv: str) -> tuple[float, int]:
-    """Processor seconds and the most resident bytes of a command that must succeed."""
+    """Processor seconds and peak resident bytes of a command that must succeed."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -46,7 +46,7 @@ def resources(*argv: str) -> tuple[float, int]:
 
 
 def measure(references: int, pages: int, on_each: int) -> dict[str, Any]:
-    """One trace."""
+    """Time and memory of `octavo curves` and `octavo run` on one trace."""
     trace = synthetic(references, pages, on_each)
     seconds, peak_bytes = resources(str(OCTAVO), "curves", "-q", "--streams", "data", trace)
     run_seconds, run_bytes = resources(str(OCTAVO), "run", "-q", trace)
@@ -63,14 +63,13 @@ def measure(references: int, pages: int, on_each: int) -> dict[str, Any]:
 
 
 def slope(points: Sequence[dict[str, Any]], x: str, y: str) -> float:
-    """By which power of x the last y grows from the one before."""
+    """The power of x by which y grows from the last point but one to the last."""
     first, last = points[-2:]
     return math.log(last[y] / first[y]) / math.log(last[x] / first[x])
 
 
 def panel(points: Sequence[dict[str, Any]], x: str, y: str, titles: tuple[str, str]) -> alt.Chart:
-    """One line, both scales logarithmic."""
-    # Bytes in MiB.
+    """A panel with one line, both scales logarithmic; bytes are shown in MiB."""
     values = [{x: point[x], y: point[y] / (1 << 20 if "bytes" in y else 1)} for point in points]
     axes = [
         axis(name, type="quantitative", scale=alt.Scale(type="log"), title=title)
@@ -83,15 +82,15 @@ def panel(points: Sequence[dict[str, Any]], x: str, y: str, titles: tuple[str, s
 def lines(points: Sequence[dict[str, Any]]) -> str:
     """The rows of the table."""
     return "\n".join(
-        f"| {of['references']:,} | {of['pages']:,} | {of['seconds']:.1f} | "
-        f"{of['peak_bytes'] / (1 << 20):,.0f} | {of['run_seconds']:.1f} | "
-        f"{of['run_peak_bytes'] / (1 << 20):,.0f} |"
-        for of in points
+        f"| {point['references']:,} | {point['pages']:,} | {point['seconds']:.1f} | "
+        f"{point['peak_bytes'] / (1 << 20):,.0f} | {point['run_seconds']:.1f} | "
+        f"{point['run_peak_bytes'] / (1 << 20):,.0f} |"
+        for point in points
     )
 
 
 def main() -> None:
-    """Measures, and plots."""
+    """Measures, and writes the page and its figure."""
     parser = argparse.ArgumentParser(description="How curves scale")
     parser.add_argument("--most-references", type=int, default=10**10)
     parser.add_argument("--most-pages", type=int, default=10**7)
@@ -113,7 +112,7 @@ def main() -> None:
         panel(wider, "pages", "peak_bytes", ("pages touched", memory)),
     )
     figure.save(RESULTS / "curves-scaling.svg")
-    of_time, of_memory = (slope(longer, "references", of) for of in ("seconds", "peak_bytes"))
+    of_time, of_memory = (slope(longer, "references", y) for y in ("seconds", "peak_bytes"))
     of_pages = slope(wider, "pages", "peak_bytes")
     text = f"""# Curves: time and memory as traces grow
 

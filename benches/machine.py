@@ -1,14 +1,14 @@
-"""Machines: what the simulation of one costs, beside a textbook's, and of several at once.
+"""Machines: the cost of simulating one design and several at once, compared with a textbook's.
 
     .venv/bin/python benches/machine.py [--rounds N] [--references N] [--designs A,B,…]
                                         [--more A,B,…] [--traces DIRECTORY] [PROGRAM …]
 
-For each of seven programs it takes a trace of the first 32 million references after the start-up
-(that of benches/curves.py; recorded where DIRECTORY does not have it yet) and plays it, by turns,
-round after round, to the textbook implementation that is kept beside the engine, to each design
-alone, those of --more among them, and to all of --designs at once (the example machine_speed, which
-also sees to it that the textbook misses what the engine misses). Prints the ratios and writes
-build/bench/machine.json and, of all programs, docs/results/machine.md.
+The input is, for each of seven programs, the trace of benches/curves.py of the first 32 million
+references after the start-up (recorded if DIRECTORY does not have it yet). Each round feeds it in
+turn to a textbook implementation, to each design of --designs and --more alone, and to all of
+--designs at once (the example machine_speed, which also checks that the textbook has the same
+misses as the engine). Prints the ratios and writes build/bench/machine.json and, if all programs
+were run, docs/results/machine.md.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from curves import REFERENCES, recorded, table
 from run import OUT, ROOT, example
 
 MACHINE = "skylake"
-# The first one is what the others are compared with.
+# The first design is the one that others are compared with.
 DESIGNS = ("base4k", "thp", "tps", "colt", "rmm")
-# These run alone, and are not among those that run at once.
+# Designs that run only alone.
 MORE = ("direct_segment", "perforated", "softvm")
 LEAST_SPEED = 10
 MOST_OF_OTHERS = 1.5
-# Virtual caches are looked up by software, which does all of an access itself.
+# softvm simulates each access by itself, as its caches are virtual and managed by software.
 MOST_OF = {"softvm": 2}
 MOST_TOGETHER = 2
 RESULTS = ROOT / "docs/results/machine.md"
@@ -40,18 +40,18 @@ Times = dict[str, float]
 def measure(
     trace: Path, designs: Sequence[str], more: Sequence[str], rounds: int, references: int
 ) -> Times:
-    """Nanoseconds per reference of one program."""
+    """Nanoseconds per reference of one program, by part and design."""
     options = ["--rounds", str(rounds), "--references", str(references), "--machine", MACHINE]
     designs_of = ["--designs", ",".join(designs), "--more", ",".join(more)]
-    (of,) = example("octavo-machine", "machine_speed", *options, *designs_of, str(trace))
-    parts = {name: of[name] for name in ("decoding", "front", "textbook", "together")}
-    return {**parts, **of["designs"]}
+    (result,) = example("octavo-machine", "machine_speed", *options, *designs_of, str(trace))
+    parts = {name: result[name] for name in ("decoding", "front", "textbook", "together")}
+    return {**parts, **result["designs"]}
 
 
 def ratios(
     names: Sequence[str], times: Sequence[Times], designs: Sequence[str], more: Sequence[str]
 ) -> list[list[str]]:
-    """The table of what was to be shown."""
+    """The table of ratios and goals."""
     base, *others = designs
     wanted = [
         (f"textbook : {base}", "textbook", base, "≥", LEAST_SPEED),
@@ -63,7 +63,7 @@ def ratios(
     ]
     lines = [["ratio", *names, "geometric mean", "goal", "met"]]
     for name, over, under, sign, bound in wanted:
-        each = [of[over] / of[under] for of in times]
+        each = [program[over] / program[under] for program in times]
         mean = geometric_mean(each)
         is_met = mean >= bound if sign == "≥" else mean <= bound if sign == "≤" else mean < bound
         cells = [f"{ratio:.2f}" for ratio in (*each, mean)]
@@ -75,7 +75,7 @@ def times_table(names: Sequence[str], times: Sequence[Times]) -> list[list[str]]
     """Nanoseconds per reference, by program."""
     lines = [["ns per reference", *names, "geometric mean"]]
     for key in times[0]:
-        each = [of[key] for of in times]
+        each = [program[key] for program in times]
         lines.append([key, *(f"{ns:.2f}" for ns in (*each, geometric_mean(each)))])
     return lines
 
@@ -114,7 +114,7 @@ sets whose entries know when they were used last; its misses are those of `base4
 
 
 def main() -> None:
-    """Measures, and says what is met."""
+    """Measures, prints tables and writes results."""
     parser = argparse.ArgumentParser(description="Speed of machines")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--references", type=int, default=REFERENCES)

@@ -1,10 +1,10 @@
-"""Memory: Octavo's own stays flat however long the program runs.
+"""Memory: checks that Octavo's own memory does not grow with the length of a run.
 
     make bench        or        .venv/bin/python benches/memory.py [--references N]
 
-Runs workloads/longrun for 10^10 references, whose memory does not grow, and samples the resident
-memory of the consumer (the octavo process) meanwhile. Prints the range after the first tenth of
-the run, when all that is touched has been touched, and writes build/bench/memory.json.
+Runs workloads/longrun, which has constant memory, for 10^10 references, and samples the resident
+memory of the octavo process. Prints the range after the first tenth of the run, when all memory has
+been touched, and writes build/bench/memory.json.
 """
 
 import argparse
@@ -22,7 +22,7 @@ FLAT_BYTES = 8 << 20
 
 
 def resident_bytes(pid: int) -> int:
-    """VmRSS of a process, 0 once it is gone."""
+    """VmRSS of a process; 0 once the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -34,7 +34,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def main() -> None:
-    """Runs, samples, reports."""
+    """Runs the program, samples memory and reports its range."""
     parser = argparse.ArgumentParser(description="Octavo's resident memory over a long run")
     parser.add_argument("--references", type=int, default=10**10)
     references = parser.parse_args().references
@@ -71,7 +71,7 @@ def main() -> None:
         and row.get("counter") == "references"
         and not row.keys() & {"process", "region"}
     )
-    # The last samples see the tables and files being made, which is not the stream's doing.
+    # The last samples are left out, as memory then grows for tables and files.
     steady = [resident for at, resident in samples if 0.1 * elapsed < at < 0.95 * elapsed]
     spread = max(steady) - min(steady)
     document = {

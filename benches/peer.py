@@ -1,9 +1,10 @@
-"""libCacheSim's LRU cache on a file of requests: misses and time. Run by a Python that has it.
+"""Misses and time of libCacheSim's LRU cache on a file of requests.
 
     PEER_PYTHON benches/peer.py REQUESTS ENTRIES …
 
-REQUESTS is what the example curves_requests writes. Prints a line of JSON: for each number of
-entries the misses and the nanoseconds of processor time a request.
+PEER_PYTHON is a Python with the package `libcachesim`; REQUESTS is a file that the example
+curves_requests has written. Prints a line of JSON: for each number of entries the misses and the
+nanoseconds of processor time per request.
 """
 
 import json
@@ -11,18 +12,18 @@ import sys
 import time
 from pathlib import Path
 
-# Its hash table has 2^24 buckets by default; it is faster with fewer, and 2^16 was the best.
+# The hash table has 2^24 buckets by default; 2^16 are the fastest.
 HASH_BITS = 16
 RECORD_BYTES = 24
 
 
 def simulate(requests: str, entries: int) -> dict[str, float | int]:
-    """One cache, once through the file."""
-    # Here, so that a Python without it can read this file.
+    """Misses and time of one cache over the whole file."""
+    # Imported here so that a Python without libcachesim can import this module.
     from libcachesim import LRU, ReaderInitParam, TraceReader, TraceType
 
-    how = ReaderInitParam(ignore_obj_size=True)
-    reader = TraceReader(requests, TraceType.ORACLE_GENERAL_TRACE, how)
+    parameters = ReaderInitParam(ignore_obj_size=True)
+    reader = TraceReader(requests, TraceType.ORACLE_GENERAL_TRACE, parameters)
     cache = LRU(cache_size=entries, hashpower=HASH_BITS)
     began = time.thread_time()
     miss_ratio, _ = cache.process_trace(reader)

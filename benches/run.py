@@ -1,16 +1,16 @@
-"""Speed: the live study beside its peers, on the same programs, in one sitting.
+"""Speed: `octavo run` compared with Cachegrind and Lackey on the same programs.
 
     make bench        or        .venv/bin/python benches/run.py [--rounds N] [PROGRAM …]
 
-For each program it times, in turn and round after round so that a slow minute of the machine
-hits all alike:
+Times each program in the following ways, which take turns in each round so that a slow minute of
+the machine affects all alike:
 
 - native: the program alone;
 - octavo: ten page sizes from 4 KiB to 2 MiB, live, as `octavo run` does by default;
 - cachegrind: one configuration of one page size, caches of 64 lines of 4 KiB that stand for TLBs;
   once all in one set, and once in sets of 4 ways, which it simulates faster;
-- lackey: the same study as octavo's fed by Lackey's text, on a smaller input, since it is so slow;
-  compared by references per second.
+- lackey: the study of octavo fed by Lackey's text, compared by references per second; on a smaller
+  input, as Lackey is slow.
 
 Prints the medians and their ratios and writes build/bench/speed.json.
 """
@@ -46,18 +46,18 @@ def example(crate: str, name: str, *arguments: str) -> Any:
 
 
 def cachegrind_with(first_ways: int, last: str) -> list[str]:
-    """Cachegrind with first-level caches of 64 lines of 4 KiB, and a last level as given."""
+    """The command of Cachegrind with first-level caches of 64 lines of 4 KiB, and a last level."""
     first = f"262144,{first_ways},4096"
     output = "--cachegrind-out-file=/dev/null"
     caches = [f"--I1={first}", f"--D1={first}", f"--LL={last}"]
     return ["valgrind", "--tool=cachegrind", "--cache-sim=yes", *caches, output]
 
 
-# All lines in one set; the last level is as small as cachegrind lets it be.
+# All lines are in one set; the last level is as small as cachegrind allows.
 CACHEGRIND = cachegrind_with(64, "1048576,256,4096")
 CACHEGRIND_OF_SETS = cachegrind_with(4, "4194304,8,4096")
 
-# Goals of the project: faster than cachegrind of sets, at least 50 times as fast as by Lackey.
+# Goals of the project: faster than cachegrind with 4 ways, at least 50 times as fast as by Lackey.
 MOST_OF_CACHEGRIND = 1.0
 MEAN_OF_CACHEGRIND = 0.8
 LEAST_OVER_LACKEY = 50.0
@@ -73,7 +73,7 @@ class Program:
 
 
 def programs() -> list[Program]:
-    """Six programs of the comparison; their inputs are made here, always the same."""
+    """The six programs of all comparisons; their inputs are generated, always the same."""
     OUT.mkdir(parents=True, exist_ok=True)
     cc1 = _output_of("gcc", "-print-prog-name=cc1")
     python = str(Path(sys.executable).resolve())
@@ -107,7 +107,7 @@ def programs() -> list[Program]:
 
 
 def more_programs() -> list[Program]:
-    """More, for the comparison of whole runs alone; node where it is installed."""
+    """Further programs for this comparison; node only if it is installed."""
     perl = (
         "my %h; for my $i (1..TURNS) { push @{$h{'w' . ($i * 7919 % 10007)}}, $i; } my $s = 0; "
         "$s += @{$h{$_}} * length($_) for sort keys %h; print $s;"
@@ -122,7 +122,7 @@ def more_programs() -> list[Program]:
     def ordered(size: int) -> list[str]:
         return ["sort", _text(size)]
 
-    # Its start alone would take Lackey minutes.
+    # No small input: the start of node alone takes minutes under Lackey.
     javascript = (
         "const sums = new Map(); "
         "for (let i = 0; i < 300000; i++) { const word = 'w' + (i * 7919 % 10007); "
@@ -148,7 +148,7 @@ def _query(rows: int) -> str:
 
 
 def _text(size: int) -> str:
-    """A file of words of very unequal frequency, as text has them."""
+    """A file of words with very unequal frequencies, as in text."""
     path = OUT / f"text-{size}"
     if not path.exists():
         dice = random.Random(1)
@@ -165,7 +165,7 @@ def _text(size: int) -> str:
 
 
 def _source(functions: int) -> str:
-    """A preprocessed C file; no header is read, so that it is the same on every machine."""
+    """A preprocessed C file without headers, so that it is the same on every machine."""
     path = OUT / f"source-{functions}.i"
     body = """
 static unsigned table{n}[64];
@@ -204,11 +204,11 @@ def _output_of(*argv: str) -> str:
 
 def seconds(argv: Sequence[str]) -> float:
     """Wall-clock time of a command that must succeed."""
-    # A fixed hash seed makes Python's dictionaries, and so its references, the same every time.
-    # So does one for Perl's; and words are sorted by their bytes.
+    # Fixed hash seeds make dictionaries of Python and Perl, and so their references, the same every
+    # time. LC_ALL=C makes sort compare bytes.
     fixed = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "LC_ALL": "C", "NO_COLOR": "1"}
     environment = {**os.environ, **fixed}
-    # As for users: modules are compiled once, not in every run.
+    # Modules are compiled once, not in every run, as for users.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.perf_counter()
     done = subprocess.run(
@@ -225,7 +225,7 @@ def seconds(argv: Sequence[str]) -> float:
 
 
 def traced(argv: Sequence[str], *options: str) -> tuple[float, int]:
-    """Wall-clock time of a run of Octavo's, start-up and all, and the references it studied."""
+    """Wall-clock time of `octavo run` with its start-up, and the references that it counted."""
     result = OUT / "result.json"
     took = seconds([str(OCTAVO), "run", *options, "--force", "--json", str(result), "--", *argv])
     rows = json.loads(result.read_text())["rows"]
@@ -239,7 +239,7 @@ def traced(argv: Sequence[str], *options: str) -> tuple[float, int]:
 
 
 def measure(program: Program, rounds: int) -> dict[str, float | int | str]:
-    """All contenders on one program."""
+    """Medians and ratios of all times for one program."""
     native, live, cachegrind, sets, lackey_rate = [], [], [], [], []
     references = small_references = 0
     for _ in range(rounds):
@@ -292,7 +292,7 @@ COLUMNS = (
 
 
 def show(measured: dict[str, float | int | str] | None) -> None:
-    """One line of the table, or its head."""
+    """Prints one line of the table; None: its head."""
     cells = []
     for title, key, form in COLUMNS:
         text = title
@@ -311,8 +311,8 @@ def of_sets(measured: dict[str, float | int | str]) -> float:
 
 
 def main() -> None:
-    """Runs the comparison and says whether the goals are met."""
-    parser = argparse.ArgumentParser(description="Octavo's speed beside its peers'")
+    """Runs the comparison and prints whether the goals are met."""
+    parser = argparse.ArgumentParser(description="Compare Octavo's speed with its peers'")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("program", nargs="*", help="only these")
     arguments = parser.parse_args()

@@ -1,5 +1,5 @@
-"""The rates at which one process plans a study, hands out its tasks and writes their tables, and
-the sizes of tasks and tables: from them follows how many processors a study can keep busy.
+"""The rates at which one process plans a study, distributes its tasks and writes their tables, and
+the sizes of tasks and tables, which limit the number of processors that a study can keep busy.
 
 Run it on an otherwise idle machine, with a recorded trace: `.venv/bin/python benches/scaling.py
 TRACE`.
@@ -23,7 +23,7 @@ EMPTY_TASKS = 2_000
 
 
 def ray_seconds(task: Task) -> float:
-    """A task that does nothing, with the arguments of a real one, on a cluster of this machine."""
+    """Seconds of an empty task with the arguments of a real one, on a local Ray cluster."""
     import ray
 
     ray.init(logging_level="ERROR", log_to_driver=False)
@@ -38,7 +38,7 @@ def ray_seconds(task: Task) -> float:
 
 
 def rows(trace: str) -> Iterable[tuple[str, str]]:
-    """The measurements, each with its value."""
+    """Names and values of the measurements."""
     began = time.monotonic()
     settings = [{"core.base_cpi": 0.5 + n / 1000} for n in range(VALUES)]
     combinations = list(crossed({"t": trace}, {"m": "skylake"}, DESIGNS, settings, (None,)))

@@ -1,5 +1,5 @@
-"""Sweeps on this machine: 20 designs in one sweep beside 20 separate runs, how busy the processors
-are during a study of 1,000 simulations, and how long a task takes.
+"""Sweeps on this machine: 20 simulations in one sweep compared with 20 separate runs, and the load
+of the processors during a study of 1,000 simulations.
 
 Run it on an otherwise idle machine: `.venv/bin/python benches/sweeps.py`. Its tables are in
 docs/results/sweeps.md.
@@ -27,12 +27,12 @@ def seconds_of_children() -> float:
 
 
 def twenty() -> list[dict[str, float]]:
-    """Twenty machines, each with one design: 10 sizes of the second-level TLB, two designs."""
+    """Settings for ten second-level TLBs: with two designs, twenty simulations."""
     return [{"tlb.l2.main.entries": 12 << n, "tlb.l2.main.ways": 12} for n in range(10)]
 
 
 def one_trace(name: str, trace: str, timing: str = "auto") -> str:
-    """A row: the simulations of `twenty` in one sweep and one after another."""
+    """A row of the table: times of the 20 simulations in one sweep and one after another."""
     settings = twenty()
     began = time.monotonic()
     octavo.sweep(trace, "skylake", ["base4k", "thp"], settings, timing=timing, progress=False)
@@ -49,7 +49,7 @@ def one_trace(name: str, trace: str, timing: str = "auto") -> str:
 
 
 def study(directory: Path) -> str:
-    """Of 1,000 simulations over 10 traces."""
+    """The row of the table of a study with 1,000 simulations over 10 traces."""
     traces = {f"t{n}": f"synth:zipf?bytes=64MiB&references=200k&seed={n}" for n in range(10)}
     settings = {"core.base_cpi": [0.5 + n / 100 for n in range(50)]}
     used, began = seconds_of_children(), time.monotonic()

@@ -1,17 +1,17 @@
-r"""Predicted beside measured time, on the machine that this runs on.
+r"""Compares predicted with measured times on the machine that this script runs on.
 
     .venv/bin/python benches/this_machine.py measure|predict [--only NAMES] [--results DIR]
     .venv/bin/python benches/this_machine.py page [--results DIR] \
         > docs/results/this-machine.md
 
-`measure` runs each program natively, in 4 KiB pages and in huge pages in turn, round after round,
-in more rounds where the ratio of both scatters; the machine must be quiet. `predict` simulates the
-same programs on the machine that DIR/machine.toml describes (`octavo calibrate --machine-out
-DIR/machine.toml`), out of order, once for each. Both keep what they found in DIR, and skip what is
-there. `page` prints tables in Markdown, and writes the figure beside docs/results.
+`measure` runs each program natively with 4 KiB pages and with huge pages in turn, for several
+rounds, and for more rounds if the ratio of both scatters; the machine must be quiet. `predict`
+simulates the same programs once, with the out-of-order core of the machine that DIR/machine.toml
+describes (`octavo calibrate --machine-out DIR/machine.toml`). Both keep their results in DIR, and
+skip results that exist. `page` prints tables in Markdown, and writes the figure to docs/results.
 
-GUPS and a pointer chase, over 1 MiB to 4 GiB, show absolute times; eight programs the speed-up of
-huge pages. Programs and sizes were chosen before any prediction was seen.
+GUPS and a pointer chase over 1 MiB to 4 GiB show absolute times; eight programs show the speed-up
+of huge pages. Programs and sizes were chosen before any prediction was seen.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ class Program:
 
     name: str
     command: Sequence[str]
-    """Of the workloads; `--huge never` or `always` follows it."""
+    """The command of a workload; `--huge never` or `always` is added."""
     operations: int
     warm_up_instructions: int = 0
-    """Simulated without counting, from the begin mark on."""
+    """Instructions after the begin mark that are simulated without counting."""
     counted_operations: int | None = None
-    """Operations after the warm-up, where there is one."""
+    """Operations after the warm-up, if there is one."""
     rounds: int = SPEEDUP_ROUNDS
     native_command: Sequence[str] = ()
-    """Run natively in place of `command`, if there is one: with more operations."""
+    """The command with more operations for native runs; empty: `command`."""
 
 
 def curve(name: str, option: str, count: str, instructions: int) -> Iterator[Program]:
-    """A workload over growing memory. Caches and TLBs are warm after two thirds of the simulated
-    operations, each of so many instructions; natively `NATIVE_TIMES` as many are run, so that the
-    beginning does not matter.
+    """A workload over growing memory. The first two thirds of the simulated operations, of
+    `instructions` instructions each, warm caches and TLBs; native runs have `NATIVE_TIMES` as many
+    operations, so that the beginning does not matter.
     """
     warm, counted = 2_000_000, 1_000_000
     for size in SIZES:
@@ -120,8 +120,8 @@ def native(program: Program, pages: str) -> float:
 
 
 def measure(program: Program, known: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Times of both page sizes, which take turns in random order, in addition to those known. What
-    scatters is measured in more rounds.
+    """Known and new times of both page sizes, which take turns in random order. A program with
+    scattered ratios is measured in more rounds.
     """
     times = {pages: list(known.get(pages, [])) for pages in (SMALL, HUGE)}
     while len(times[SMALL]) < (SPEEDUP_ROUNDS if scatters(times) else program.rounds):
@@ -133,8 +133,8 @@ def measure(program: Program, known: dict[str, list[float]]) -> dict[str, list[f
 
 
 def scatters(times: dict[str, list[float]]) -> bool:
-    """Whether the quartiles of the ratio of both page sizes, in the first rounds, lie more than a
-    tenth apart.
+    """Whether the quartiles of the ratio of both page sizes in the first rounds differ by more than
+    a tenth.
     """
     ratios = [small / huge for small, huge in zip(times[SMALL], times[HUGE], strict=True)]
     if len(ratios) < CURVE_ROUNDS:
@@ -180,7 +180,7 @@ def interval(times: dict[str, list[float]]) -> tuple[float, float, float]:
 
 
 def page(results: Path) -> str:
-    """The tables, of what was measured and predicted."""
+    """The page with tables of the programs that were both measured and predicted."""
     measured, predicted = read(results, "measured"), read(results, "predicted")
     both = [one for one in programs() if one.name in measured and one.name in predicted]
     curves, fixed, errors, points = [], [], [], []
@@ -240,7 +240,7 @@ def bytes_of(size: str) -> int:
 
 
 def draw(points: list[dict[str, Any]]) -> None:
-    """Predicted and measured time over memory, a panel for each workload."""
+    """Draws predicted and measured time over memory, a panel for each workload."""
     import altair as alt
 
     base = alt.Chart(alt.Data(values=points)).encode(
@@ -274,7 +274,7 @@ def read(results: Path, kind: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Does what the first argument says."""
+    """Measures, predicts or prints the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=["measure", "predict", "page"])
     parser.add_argument("--results", type=Path, default=ROOT / "build/bench/this-machine")

@@ -1,13 +1,13 @@
-"""Traces: how small, how fast to read and to write, beside zstd and a plain parser, in one sitting.
+"""Traces: their size and the speed of reading and writing, compared with zstd and a plain parser.
 
     .venv/bin/python benches/traces.py [--rounds N] [PROGRAM …]
 
-For each program it records a native trace and times, by turns:
+Records a native trace of each program and times in turn:
 
-- live: `octavo run`, which studies and keeps nothing; recording: `octavo record`;
-- reading the trace to batches, and `zstd -d` of the same references as raw 8-byte addresses
+- live: `octavo run`, which keeps no trace; recording: `octavo record`;
+- decoding the trace to batches, and `zstd -d` of the same references as raw 8-byte addresses
   (examples/trace_speed.rs, one thread each, warm files);
-- Lackey's text read to batches, by a thread that reads and one that parses, and by a plain
+- parsing Lackey's text to batches, with one thread that reads and one that parses, and with a plain
   line-splitting parser (examples/lackey_speed.rs, warm files).
 
 Prints the medians and their ratios and writes docs/results/traces.md and build/bench/traces.json.
@@ -41,7 +41,7 @@ def all_programs() -> list[Program]:
 
 
 def measure(program: Program, rounds: int) -> dict[str, Any]:
-    """One program's trace."""
+    """Sizes and times for one program."""
     trace = OUT / f"{program.name}.oct"
     live, recording = [], []
     for _ in range(rounds):
@@ -63,7 +63,7 @@ def measure(program: Program, rounds: int) -> dict[str, Any]:
 
 
 def lackey(program: Program, rounds: int) -> dict[str, Any]:
-    """Its text, up to a length."""
+    """The speed of parsing Lackey's text of a program, the first TEXT_BYTES of it."""
     text = OUT / f"{program.name}.lackey"
     read, write = os.pipe()
     tool = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-fd={write}"]
@@ -83,7 +83,7 @@ def lackey(program: Program, rounds: int) -> dict[str, Any]:
             left -= len(piece)
     traced.kill()
     traced.wait()
-    # A text that was cut off ends with its last whole line.
+    # Drops the incomplete line at the end of a text that was cut off.
     with text.open("r+b") as target:
         last_lines_at = target.seek(-200, os.SEEK_END)
         target.truncate(last_lines_at + target.read().rindex(b"\n") + 1)
@@ -94,22 +94,23 @@ def lackey(program: Program, rounds: int) -> dict[str, Any]:
     return result
 
 
-def row(of: dict[str, Any]) -> str:
+def row(measured: dict[str, Any]) -> str:
     """One line of the table."""
-    reads, zstd = of["references_per_second"], of["zstd_references_per_second"]
+    reads, zstd = measured["references_per_second"], measured["zstd_references_per_second"]
+    lackey_times = measured["lackey"]
     cells = [
-        of["program"],
-        f"{of['references'] / 1e6:,.0f}",
-        f"{of['bytes_per_reference']:.4f}",
-        f"{of['zstd_bytes_per_reference']:.3f}",
+        measured["program"],
+        f"{measured['references'] / 1e6:,.0f}",
+        f"{measured['bytes_per_reference']:.4f}",
+        f"{measured['zstd_bytes_per_reference']:.3f}",
         f"{reads / 1e6:,.0f}",
         f"{zstd / 1e6:,.0f}",
         f"{reads / zstd:.2f}",
-        f"{of['live_seconds']:.1f}",
-        f"{of['record_seconds']:.1f}",
-        f"{of['lackey']['plain_cpu_nanoseconds']:.1f}",
-        f"{of['lackey']['cpu_nanoseconds']:.1f}",
-        f"{of['lackey']['cpu_ratio']:.1f}",
+        f"{measured['live_seconds']:.1f}",
+        f"{measured['record_seconds']:.1f}",
+        f"{lackey_times['plain_cpu_nanoseconds']:.1f}",
+        f"{lackey_times['cpu_nanoseconds']:.1f}",
+        f"{lackey_times['cpu_ratio']:.1f}",
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -140,7 +141,7 @@ reference, is the least that any format can do there.
 
 
 def main() -> None:
-    """Measures, and says whether the goals are met."""
+    """Measures, and prints whether the goals are met."""
     parser = argparse.ArgumentParser(description="Size and speed of traces")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("program", nargs="*", help="only these")

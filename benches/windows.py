@@ -1,15 +1,15 @@
-"""Cost and accuracy of windows: programs and a server between them, and what they estimate.
+"""Cost and accuracy of windows: the slowdown of programs and of a server, and the estimates.
 
     .venv/bin/python benches/windows.py [--rounds N] [--only cost|server|estimate] [PROGRAM …]
 
-- cost: each program, in turn and round after round, under `valgrind --tool=none`, and under
-  `octavo run` with one short window at its start and none after it, by instructions (which are
-  counted between windows), and with none at all (which is what lies between windows by time).
-  The time of a program that does nothing is taken off. `octavo run` turns Valgrind's debugging
+- cost: each program between windows, compared with `valgrind --tool=none`; runs take turns in each
+  round. Between windows by instructions, `octavo run` counts instructions: it runs with one short
+  window at the start and none after it. Between windows by time it counts nothing: it runs without
+  any window. The time of an empty program is subtracted. `octavo run` turns Valgrind's debugging
   server off, so `--tool=none --vgdb=no` is timed as well.
-- server: redis-server under the same load under `valgrind --tool=none` and with windows of 1%.
+- server: redis-server with the same load under `valgrind --tool=none` and with windows of 1%.
 - estimate: each program as a whole and in windows of several lengths: the misses per 1000
-  instructions of both, and the interval that the windows state.
+  instructions of both, and the interval that the windows give.
 
 Prints medians and their ratios and writes build/bench/windows.json.
 """
@@ -67,7 +67,7 @@ PERL = (
 
 
 def programs() -> dict[str, list[str]]:
-    """The programs, with inputs of some seconds under Valgrind."""
+    """The programs, with inputs that take some seconds under Valgrind."""
     OUT.mkdir(parents=True, exist_ok=True)
     numbers = OUT / "windows-numbers.txt"
     if not numbers.exists():
@@ -83,7 +83,7 @@ def programs() -> dict[str, list[str]]:
 
 
 def timed(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds of time and of user time that a command takes with its children."""
+    """Seconds of wall-clock time and of user time of a command with its children."""
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -119,11 +119,11 @@ def cost(chosen: dict[str, list[str]], rounds: int) -> dict[str, Any]:
         found[program] = times
         for tool in BETWEEN:
             for kind in ("seconds", "user_seconds"):
-                net = [times[of][kind] - nothing[of][kind] for of in (tool, "none")]
+                net = [times[name][kind] - nothing[name][kind] for name in (tool, "none")]
                 times[tool][f"{kind}_ratio"] = net[0] / net[1]
         shown = ", ".join(
-            f"{tool} {of['seconds_ratio']:.3f} (user {of['user_seconds_ratio']:.3f})"
-            for tool, of in times.items()
+            f"{tool} {ratios['seconds_ratio']:.3f} (user {ratios['user_seconds_ratio']:.3f})"
+            for tool, ratios in times.items()
             if tool in BETWEEN
         )
         print(f"{program}: none {times['none']['seconds']:.2f} s; between windows by {shown}")
@@ -143,7 +143,7 @@ def wait_for_port(port: int) -> None:
 
 
 def serve(tool: list[str], requests: int) -> tuple[float, float]:
-    """Seconds that a load takes, and user seconds of the server with all that is around it."""
+    """Seconds of a load, and user seconds of the server with its tool."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -164,7 +164,7 @@ def serve(tool: list[str], requests: int) -> tuple[float, float]:
 
 
 def server(rounds: int, requests: int) -> dict[str, Any]:
-    """Time of a load on redis-server over that under `--tool=none`."""
+    """Time of a load on redis-server, relative to the time under `--tool=none`."""
     if shutil.which("redis-server") is None:
         raise SystemExit("there is no redis-server")
     times = medians({t: lambda c=c: serve(c, requests) for t, c in SERVED.items()}, rounds)
@@ -179,7 +179,7 @@ def server(rounds: int, requests: int) -> dict[str, Any]:
 
 
 def document(argv: Sequence[str], *options: str) -> dict[str, Any]:
-    """The result of a run."""
+    """The document of a run."""
     place = OUT / "windows-result.json"
     command = [*OCTAVO, "--force", "--json", str(place), *options, "--", *argv]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
@@ -191,7 +191,7 @@ def estimate(chosen: dict[str, list[str]], warms: Sequence[str]) -> list[dict[st
     """Compares estimates of windows with the whole run: data misses at 4 KiB."""
     found = []
     for program, argv in chosen.items():
-        # Windows without gaps change no count, and give the same list of numbers.
+        # Windows without gaps do not change counts, and give the same list of intervals.
         whole = document(argv, "--window", "1G/0")
         truth = {
             (one["modelled"], one["level"]): one["misses_per_kilo_instruction"]
@@ -205,14 +205,14 @@ def estimate(chosen: dict[str, list[str]], warms: Sequence[str]) -> list[dict[st
                 for one in part["intervals"]:
                     if one["stream"] != "data" or one["page_size"] != 4096:
                         continue
-                    of = (one["modelled"], one["level"])
-                    name = f"machine level {of[1]}" if of[0] else "64 entries"
+                    tlb = (one["modelled"], one["level"])
+                    name = f"machine level {tlb[1]}" if tlb[0] else "64 entries"
                     record = {
                         "program": program,
                         "window": window,
                         "warm": warm,
                         "tlb": name,
-                        "whole": truth[of],
+                        "whole": truth[tlb],
                         "windows": one["misses_per_kilo_instruction"],
                         "low": one["low"],
                         "high": one["high"],
@@ -220,33 +220,33 @@ def estimate(chosen: dict[str, list[str]], warms: Sequence[str]) -> list[dict[st
                     }
                     found.append(record)
                     print(
-                        f"{program} {window} warm {warm} {name}: whole {truth[of]:.4f}, windows "
+                        f"{program} {window} warm {warm} {name}: whole {truth[tlb]:.4f}, windows "
                         f"{record['windows']:.4f} ({one['low'] or 0:.4f} to {one['high'] or 0:.4f})"
                     )
     return found
 
 
 def main() -> None:
-    """Measures."""
+    """Measures, and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=400_000)
     parser.add_argument("--only", choices=("cost", "server", "estimate"))
     parser.add_argument("--warm", default="0", help="--window-warm of the estimates, by commas")
     parser.add_argument("programs", nargs="*")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     chosen = {
         name: argv
         for name, argv in programs().items()
-        if not asked.programs or name in asked.programs
+        if not arguments.programs or name in arguments.programs
     }
     result: dict[str, Any] = {}
-    if asked.only in (None, "cost"):
-        result["cost"] = cost(chosen, asked.rounds)
-    if asked.only in (None, "server"):
-        result["server"] = server(asked.rounds, asked.requests)
-    if asked.only in (None, "estimate"):
-        result["estimate"] = estimate(chosen, asked.warm.split(","))
+    if arguments.only in (None, "cost"):
+        result["cost"] = cost(chosen, arguments.rounds)
+    if arguments.only in (None, "server"):
+        result["server"] = server(arguments.rounds, arguments.requests)
+    if arguments.only in (None, "estimate"):
+        result["estimate"] = estimate(chosen, arguments.warm.split(","))
     (OUT / "windows.json").write_text(f"{json.dumps(result, indent=2)}\n")
 
 

@@ -1,10 +1,10 @@
-"""Measures natively, on this machine, what huge pages save each workload.
+"""Measures how much time huge pages save each workload natively on this machine.
 
     .venv/bin/python benches/workloads.py [--rounds N]
 
-Runs each with `--huge never` and `--huge always` in turn, round after round so that a slow minute
-of the machine hits both alike, and prints the table of docs/workloads.md: medians of nanoseconds
-per operation, the median of the rounds' ratios, and how much of the memory was in huge pages.
+Runs each workload with `--huge never` and `--huge always` in turn for several rounds, so that a
+slow minute of the machine affects both alike, and prints the table of docs/workloads.md: medians of
+nanoseconds per operation, the median of the rounds' ratios, and the share of memory in huge pages.
 """
 
 import argparse
@@ -34,7 +34,7 @@ COMMANDS = [
 
 
 def run(command: str, huge: str) -> tuple[float, float]:
-    """Nanoseconds per operation, and the largest share of huge pages that was seen."""
+    """Nanoseconds per operation, and the largest sampled share of huge pages."""
     name, *options = command.split()
     argv = [WORKLOADS / name, *options, "--huge", huge, "--check", "no"]
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
