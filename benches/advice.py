@@ -238,7 +238,7 @@ def shell(command: str) -> bool:
 
 
 def await_true(condition: Callable[[], bool], process: subprocess.Popen[bytes], what: str) -> None:
-    """Waits until `condition` holds; raises Failed, which names the state `what`, if it never does."""
+    """Waits until `condition` holds; raises Failed if the process ends first or takes too long."""
     end = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         if process.poll() is not None or time.monotonic() > end:
