@@ -42,8 +42,9 @@ class Traced(Ended):
         return run
 
     def rows(self, **wanted: object) -> list[Row]:
-        """The rows with these values; without `process`, `thread` or `region`, those of the whole
-        run."""
+        """The rows with these values. Rows of a process, thread or region are left out unless
+        `wanted` names one.
+        """
         assert self.document is not None, self.stderr.decode()
         keys = {"process", "thread", "region"} - wanted.keys()
         return [
@@ -58,19 +59,19 @@ class Traced(Ended):
         return row
 
     def regions(self) -> list[Row]:
-        """A row of each region, for what all of its rows say: name, kind, start, bytes."""
+        """One row of each region, for the columns that its rows share: name, kind, start, bytes."""
         assert self.document is not None, self.stderr.decode()
         rows = [row for row in self.document["rows"] if "region" in row]
         return list({(row.get("process"), row["region"]): row for row in rows}.values())
 
     def count(self, counter: str, component: str = "stream", **wanted: object) -> int:
-        """A counter's value, 0 for an event that never happened."""
+        """The value of a counter; 0 for an event that never happened."""
         rows = self.rows(component=component, counter=counter, **wanted)
         assert rows or component == "stream.events"
         return sum(row["value"] for row in rows)
 
     def check(self) -> None:
-        """Invariants of every result."""
+        """Checks invariants of every result."""
         references = self.count("fetches") + self.count("loads") + self.count("stores")
         assert self.count("references") == references > 0
         assert self.count("fetches") == self.count("instructions")
@@ -86,7 +87,7 @@ def natively(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Runs a command; a death by signal has the shell's status."""
+    """Runs a command; a death by signal has the status 128 + signal, as in a shell."""
     done = subprocess.run(
         [str(word) for word in argv],
         input=stdin,
@@ -100,7 +101,7 @@ def natively(
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """A JSON result; None when there is none. Half a one is an error."""
+    """A JSON result; None if there is none. An incomplete result raises ValueError."""
     if not path.exists():
         return None
     document: dict[str, Any] = json.loads(path.read_text())
@@ -117,7 +118,7 @@ def octavo(tmp_path: Path) -> Octavo:
 
 
 def tracing_in(place: Path) -> Octavo:
-    """The fixture `octavo` for fixtures of a wider scope; its result lies in `place`."""
+    """The fixture `octavo` for fixtures of a wider scope; results are written to `place`."""
     result = place / "result.json"
 
     def trace(argv: Sequence[str | Path], *options: str, verb: str = "run", **how: Any) -> Traced:
@@ -133,7 +134,7 @@ def tracing_in(place: Path) -> Octavo:
 @pytest.fixture(scope="session", autouse=True)
 def _built() -> None:
     for path in (OCTAVO, WORKLOADS):
-        assert path.exists(), f"{path} is not there: `make test` builds what these tests run"
+        assert path.exists(), f"{path} does not exist: `make test` builds the programs of the tests"
 
 
 def workload(name: str, *arguments: str | int) -> list[str]:
@@ -142,8 +143,8 @@ def workload(name: str, *arguments: str | int) -> list[str]:
 
 
 def interrupted(verb: str, *options: str, place: Path) -> tuple[dict[str, Any], bytes]:
-    """Interrupts a program that runs. The document says that it is partial, and so does what Octavo
-    printed.
+    """Interrupts a running program; returns the document and the text on standard error, which both
+    say that the result is partial.
     """
     result = place / "result.json"
     process = subprocess.Popen(
@@ -154,10 +155,10 @@ def interrupted(verb: str, *options: str, place: Path) -> tuple[dict[str, Any], 
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=TIMEOUT_SECONDS)
+    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 143
-    assert b"PARTIAL: interrupted by SIGTERM" in said
+    assert b"PARTIAL: interrupted by SIGTERM" in errors
     document = read_document(result)
     assert document is not None
     assert document["run"]["partial"]
-    return document, said
+    return document, errors

@@ -1,6 +1,6 @@
-"""The yardstick: Lackey's text, counted and simulated in the plainest way.
+"""The reference for counts and misses: Lackey's text, counted and simulated in the simplest way.
 
-Nothing here shares a line with Octavo, and nothing is clever: a reader can check it by eye.
+The code is independent of Octavo, and simple enough to be checked by reading.
 """
 
 import re
@@ -14,7 +14,7 @@ ITEM = re.compile(r"^(I | L| S| M) +([0-9a-f]+),(\d+)$")
 
 
 class Item(NamedTuple):
-    """One line of Lackey's: I fetch, L load, S store, M load and store of the same place."""
+    """One line of Lackey's text: I fetch, L load, S store, M load and store of the same address."""
 
     kind: str
     address: int
@@ -24,7 +24,7 @@ class Item(NamedTuple):
 def trace(
     argv: Sequence[str], log: Path, *, expect_status: int, env: Mapping[str, str] | None = None
 ) -> list[Item]:
-    """Runs a program under Lackey, its text going by way of the file `log`."""
+    """Runs a program under Lackey, with its text in the file `log`; returns the items."""
     valgrind = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-file={log}"]
     status = subprocess.run([*valgrind, *argv], stdin=subprocess.DEVNULL, env=env).returncode
     assert status == expect_status
@@ -51,7 +51,7 @@ def counts(items: Iterable[Item]) -> dict[str, int]:
 
 
 def pages(items: Iterable[Item], kinds: str, page_size: int) -> Iterator[int]:
-    """The pages that a TLB is asked for, in order: each reference's, once per page it spans."""
+    """The pages that are looked up in a TLB, in order: all pages of each reference."""
     for kind, address, size in items:
         if kind in kinds:
             first, last = address // page_size, (address + size - 1) // page_size
@@ -59,11 +59,11 @@ def pages(items: Iterable[Item], kinds: str, page_size: int) -> Iterator[int]:
                 yield from range(first, last + 1)
 
 
-def missed(asked: Iterable[int], entries: int) -> list[int]:
+def missed(lookups: Iterable[int], entries: int) -> list[int]:
     """Misses of a fully associative TLB with least-recently-used replacement."""
     tlb: OrderedDict[int, None] = OrderedDict()
     misses = []
-    for page in asked:
+    for page in lookups:
         if page in tlb:
             tlb.move_to_end(page)
         else:
@@ -77,7 +77,7 @@ def missed(asked: Iterable[int], entries: int) -> list[int]:
 def missed_in_sets(
     items: Iterable[Item], kinds: str, page_size: int, sets: int, ways: int
 ) -> tuple[int, int]:
-    """Misses of TLBs of so many sets and ways: look-ups, and items of which any look-up missed."""
+    """Misses of a set-associative TLB: missing look-ups, and items with a missing look-up."""
     held: list[list[int]] = [[] for _ in range(sets)]
     lookups = missed_items = 0
     for item in items:

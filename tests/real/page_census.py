@@ -1,4 +1,4 @@
-"""Which page sizes a process has: its folios by size, from its page table and the kernel's flags.
+"""The page sizes of a process: its folios by size, from its page table and the kernel's flags.
 
 Needs root (/proc/kpageflags). Reference: Documentation/admin-guide/mm/pagemap.rst of Linux.
 """
@@ -15,7 +15,7 @@ _HEAD, _TAIL, _ANON, _HUGETLB = 1 << 15, 1 << 16, 1 << 12, 1 << 17
 
 
 def anonymous_bytes(pid: int) -> Counter[int]:
-    """Bytes of a process's anonymous memory, hugetlbfs among it, by the size of their folio."""
+    """Bytes of a process's anonymous memory, including hugetlbfs, by the size of the folio."""
     found: Counter[int] = Counter()
     pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
     flags_file = os.open("/proc/kpageflags", os.O_RDONLY)
@@ -68,7 +68,7 @@ def _flags(pagemap: int, flags_file: int, start: int, end: int) -> list[tuple[in
 
 
 def _count(found: Counter[int], pages: list[tuple[int, int]]) -> None:
-    """Adds up folios: a head and the tails that follow it, frame by frame."""
+    """Adds the bytes of folios, which are a head page and the tail pages after it."""
     length, before = 0, -1
     for frame, flags in [*pages, (-2, 0)]:
         continues = flags & _TAIL and length and frame == before + 1

@@ -1,4 +1,4 @@
-"""Misses by allocation site, on programs whose sites are known."""
+"""Misses by allocation site, on programs with known sites."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_each_known_site_has_its_blocks_and_bytes(traced: Traced) -> None:
 
 
 def test_misses_are_those_of_random_visits(traced: Traced) -> None:
-    """Of a random visit to n pages, 64 of which are held, misses the share 1 - 64 / n."""
+    """A random visit to n pages misses with probability 1 - 64 / n, as the TLB holds 64 pages."""
     found = {name: site["misses"][0] for name, site in sites(traced).items()}
     in_table, by_worker = (VISITS + VISITS // 4) * (1 - 64 / 8192), VISITS / 4 * (1 - 64 / 4096)
     assert found["make_table"] == pytest.approx(in_table, rel=0.01)
     assert found["worker"] == pytest.approx(by_worker, rel=0.02)
-    # Each page is visited once at each size of 4 KiB to 8 MiB: 1 + 2 + … + 2048 of them.
+    # Each page is visited once at each size from 4 KiB to 8 MiB: 1 + 2 + … + 2048 visits.
     assert found["grow"] == pytest.approx(4095, rel=0.03)
     assert found["make_small"] <= 32
 
@@ -72,15 +72,15 @@ def test_all_misses_are_attributed(traced: Traced) -> None:
         assert not column["modelled"]
         whole = traced.row(component="tlb.data", page_size=column["page_size"])["misses"]
         places = [*found["sites"], *found["outside"]]
-        assert sum(of["misses"][index] for of in places) == whole
-        assert sum(of["misses"][index] for of in found["lines"]) == whole
-        assert sum(of["misses"][index] for of in found["stacks"]) == whole
+        for records in (places, found["lines"], found["stacks"]):
+            assert sum(record["misses"][index] for record in records) == whole
 
 
 def test_all_walks_of_a_machine_are_attributed(octavo: Octavo) -> None:
     traced = octavo(PROGRAM, "--allocations", "--tlb", "zen4")
     found = allocations(traced)
-    modelled = [(i, of["page_size"]) for i, of in enumerate(found["columns"]) if of["modelled"]]
+    columns = enumerate(found["columns"])
+    modelled = [(index, column["page_size"]) for index, column in columns if column["modelled"]]
     assert modelled
     for index, page_size in modelled:
         rows = [
@@ -89,19 +89,19 @@ def test_all_walks_of_a_machine_are_attributed(octavo: Octavo) -> None:
             for row in traced.rows(component=f"machine.l{level}.data", page_size=page_size)
         ]
         places = [*found["sites"], *found["outside"]]
-        assert sum(of["misses"][index] for of in places) == rows[-1]["misses"]
+        assert sum(place["misses"][index] for place in places) == rows[-1]["misses"]
 
 
-def test_the_program_runs_as_without_the_option(octavo: Octavo) -> None:
-    """On a program of one thread: the order of several is not the same from run to run."""
+def test_counts_are_the_same_without_the_option(octavo: Octavo) -> None:
+    """On a program of one thread, as the order of several threads differs between runs."""
     single = workload("bfs", 20000, 8)
     traced, plain = octavo(single, "--allocations", *TLB), octavo(single, *TLB)
     assert plain.document is not None
     assert "allocations" not in plain.document
 
-    def counts(of: Traced) -> list[dict[str, Any]]:
+    def counts(result: Traced) -> list[dict[str, Any]]:
         components = ("tlb.data", "tlb.fetch", "memory")
-        return [row for name in components for row in of.rows(component=name)]
+        return [row for name in components for row in result.rows(component=name)]
 
     assert counts(plain) == counts(traced)
     for counter in ("references", "instructions", "threads"):
@@ -109,7 +109,7 @@ def test_the_program_runs_as_without_the_option(octavo: Octavo) -> None:
 
 
 def test_a_recorded_trace_gives_the_same(octavo: Octavo, tmp_path: Path) -> None:
-    """On a program of one thread: the order of several is not the same from run to run."""
+    """On a program of one thread, as the order of several threads differs between runs."""
     single = workload("bfs", 20000, 8)
     traced = octavo(single, "--allocations", *TLB)
     assert allocations(traced)["sites"]
@@ -123,7 +123,7 @@ def test_a_recorded_trace_gives_the_same(octavo: Octavo, tmp_path: Path) -> None
     assert natively([OCTAVO, "check", path]).status == 0
 
 
-def test_blocks_are_followed_between_windows(octavo: Octavo) -> None:
+def test_blocks_are_tracked_between_windows(octavo: Octavo) -> None:
     traced = octavo(PROGRAM, "--allocations", *TLB, "--window", "20k/20k")
     assert sites(traced)["make_table"]["most_bytes"] == 32 << 20
     assert sites(traced)["make_small"]["blocks"] == 16
@@ -133,7 +133,7 @@ def test_a_static_program_is_found_by_its_symbols(octavo: Octavo) -> None:
     traced = octavo(workload("bfs_static", 20000, 8), "--allocations", *TLB)
     found = allocations(traced)
     in_blocks = sum(site["misses"][0] for site in found["sites"])
-    assert in_blocks > sum(of["misses"][0] for of in found["outside"])
+    assert in_blocks > sum(place["misses"][0] for place in found["outside"])
 
 
 def test_stacks_are_written_for_viewers_of_flame_graphs(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Resident:
 
     process: subprocess.Popen[str]
     pid: int
-    """Of the process that has the region."""
+    """The process that has the region."""
     start: int
     bytes: int
 
@@ -80,7 +80,9 @@ Start = Callable[..., Resident]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts `resident` in a mode, behind words of another command, and waits for its region."""
+    """Starts `resident` in a mode, after the words `before` of another command, and waits for its
+    region.
+    """
     started: list[subprocess.Popen[str]] = []
 
     def begin(
@@ -114,7 +116,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def _collapse() -> None:
-    """Skips where this kernel, or this user, cannot collapse the memory of another process."""
+    """Skips if this kernel or this user cannot collapse the memory of another process."""
     with subprocess.Popen(
         workload("resident", 4), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -130,7 +132,7 @@ def _collapse() -> None:
 
 @pytest.fixture(scope="module")
 def _own_collapse() -> None:
-    """Skips where this kernel cannot collapse the memory of the process that asks."""
+    """Skips if this kernel cannot collapse the memory of the calling process."""
     page = ctypes.create_string_buffer(4 * MIB)
     ctypes.memset(page, 1, 4 * MIB)
     address = -(-ctypes.addressof(page) // (2 * MIB)) * 2 * MIB
@@ -144,7 +146,7 @@ inside = pytest.mark.usefixtures("_own_collapse")
 
 
 def apply(*words: str | Path | int) -> Ended:
-    """The command in this process, which starts quicker; nothing here lets it execute a program."""
+    """Runs the command in this process, which is faster; these commands execute no program."""
     done = CliRunner().invoke(app, ["apply", *map(str, words)], prog_name="octavo")
     return Ended(done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
@@ -156,7 +158,7 @@ status = subprocess.call(sys.argv[1:])
 for other in others: other.communicate()
 sys.exit(status)
 """
-"""Runs a program beside fourteen that do nothing, which end with it."""
+"""Runs a program beside fourteen idle processes, which end after it."""
 
 
 # --- a process that runs -------------------------------------------------------------------------
@@ -200,7 +202,7 @@ def test_a_dry_run_changes_nothing(start: Start) -> None:
 
 
 @outside
-def test_children_are_meant_only_if_asked_for(start: Start) -> None:
+def test_children_are_changed_only_with_the_option(start: Start) -> None:
     program = start("fork")
     parent = program.process.pid
     assert program.pid != parent
@@ -212,7 +214,7 @@ def test_children_are_meant_only_if_asked_for(start: Start) -> None:
 
 
 @outside
-def test_many_processes_are_a_line_each(start: Start) -> None:
+def test_the_summary_has_a_line_for_each_of_many_processes(start: Start) -> None:
     program = start("plain", ["python3", "-c", FAMILY])
     done = apply("--pid", program.process.pid, "--children", "--json", "-", "--dry-run")
     assert len(json.loads(done.stdout)["processes"]) == 16
@@ -225,7 +227,7 @@ def test_many_processes_are_a_line_each(start: Start) -> None:
 
 
 @outside
-def test_only_what_a_result_advises(start: Start, tmp_path: Path) -> None:
+def test_only_advised_regions_are_changed(start: Start, tmp_path: Path) -> None:
     program = start("both")
     result = write_result(tmp_path, heap=2 * MIB, anonymous=4096)
     document = json.loads(result.read_text())
@@ -284,7 +286,7 @@ def call_prctl(number: int, value: int) -> Callable[[], None]:
     return lambda: libc.prctl(number, value, 0, 0, 0)
 
 
-def test_without_the_privilege_one_sentence(start: Start) -> None:
+def test_a_missing_capability_is_an_error(start: Start) -> None:
     program = start("plain")
     done = subprocess.run(
         [OCTAVO, "apply", "--pid", str(program.pid)],
@@ -298,7 +300,7 @@ def test_without_the_privilege_one_sentence(start: Start) -> None:
     program.end(0)
 
 
-def test_a_process_that_may_have_none_is_refused(start: Start) -> None:
+def test_a_process_with_disabled_huge_pages_is_refused(start: Start) -> None:
     program = start("plain", preexec_fn=call_prctl(PR_SET_THP_DISABLE, 1))
     done = apply("--pid", program.pid)
     assert done.status == 125
@@ -317,7 +319,7 @@ PRELOAD = (OCTAVO, "apply", "-q", "--by", "preload")
 
 
 def write_result(directory: Path, **sizes: int) -> Path:
-    """A result that advises these page sizes for regions of these kinds."""
+    """Writes a result that advises page sizes, given by the kind of region."""
     regions = [
         {
             "scope": "region",
@@ -345,7 +347,7 @@ def test_a_preloaded_program_gets_huge_pages(mode: str, start: Start) -> None:
 
 
 @inside
-def test_a_heap_that_grows_is_huge_across_the_place_where_it_was(start: Start) -> None:
+def test_a_growing_heap_gets_huge_pages_across_its_old_end(start: Start) -> None:
     def wait_for_half(process: subprocess.Popen[str]) -> None:
         end = time.monotonic() + TIMEOUT_SECONDS
         huge = 0
@@ -362,8 +364,8 @@ def test_a_heap_that_grows_is_huge_across_the_place_where_it_was(start: Start) -
 
 
 def huge_text(command: Sequence[str | Path]) -> tuple[int, bytes]:
-    """Bytes of files that a program has mapped in huge pages once it prints `ready`, and what it
-    wrote to standard error.
+    """Bytes of files that a program has mapped in huge pages once it prints `ready`, and its text
+    on standard error.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -380,7 +382,7 @@ def huge_text(command: Sequence[str | Path]) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("aligned", [True, False])
 def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned: bool) -> None:
-    source, binary, said = tmp_path / "text.c", tmp_path / "text", tmp_path / "said.json"
+    source, binary, file = tmp_path / "text.c", tmp_path / "text", tmp_path / "done.json"
     source.write_text(
         "#include <stdio.h>\n#include <unistd.h>\n"
         '__asm__(".text\\n.globl body\\nbody: .fill 8388608, 1, 0x90\\nret\\n");\n'
@@ -389,16 +391,16 @@ def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned:
     )
     options = ["-Wl,-z,max-page-size=0x200000"] if aligned else []
     subprocess.run(["gcc", "-o", binary, source, *options], check=True)
-    os.sync()  # dirty pages stay as they are
+    os.sync()  # dirty pages cannot be changed
     item = {"page_size": 2 * MIB, "usable_page_size": 2 * MIB, "stream": "fetch"}
     text = {**item, "scope": "region", "region_kind": "text", "path": str(binary)}
     data = {"page_size": 4096, "usable_page_size": 4096, "stream": "data", "scope": "program"}
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"schema": "octavo/run/1", "advice": [data, text]}))
-    huge, errors = huge_text([OCTAVO, "apply", "--from", result, "--json", said, "--", binary])
+    huge, errors = huge_text([OCTAVO, "apply", "--from", result, "--json", file, "--", binary])
     command = [OCTAVO, "apply", "--unit", "some", "--from", result, "--", binary]
     unit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    document = json.loads(said.read_text())
+    document = json.loads(file.read_text())
     assert first_error(validator_of("apply"), document) is None
     (found,) = document["texts"]
     if not aligned:
@@ -411,7 +413,7 @@ def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned:
     assert huge >= 6 * MIB
     assert found["huge_bytes"] >= 6 * MIB
     assert b"of text are in the page cache in 2 MiB pages" in errors
-    # The same by the line that a service runs before its program.
+    # The line that a service runs before its program has the same effect.
     shutil.copy(binary, tmp_path / "other")
     os.sync()
     before = unit.partition("ExecStartPre=")[2].partition("\n")[0].replace("%%", "%")
@@ -421,7 +423,7 @@ def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned:
 
 
 @inside
-def test_the_library_follows_a_result_too(start: Start, tmp_path: Path) -> None:
+def test_the_library_changes_only_advised_regions(start: Start, tmp_path: Path) -> None:
     result = write_result(tmp_path, heap=2 * MIB, anonymous=4096)
     log = tmp_path / "log"
     program = start("both", [*PRELOAD, "--log", log, "--from", result, "--"])
@@ -503,7 +505,7 @@ def test_no_such_program() -> None:
     assert apply("--", "/etc/passwd").status == 126
 
 
-# --- what a program does meanwhile ----------------------------------------------------------------
+# --- programs that fork, execute or lose privileges -----------------------------------------------
 
 FORKS = """\
 import os, sys, threading

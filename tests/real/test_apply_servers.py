@@ -1,4 +1,4 @@
-"""`octavo apply` on servers under load: they go on answering, and every answer stays the same."""
+"""`octavo apply` on servers under load: they continue to answer, and all answers stay the same."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ public class Served {
 
 @dataclass
 class Served:
-    """A server, and a client that asks it the same again and again."""
+    """A server, and a client that repeats the same request."""
 
     pid: int
     ask: Callable[[], str]
@@ -78,7 +78,7 @@ class Served:
             self.failure = error
 
     def during(self, work: Callable[[], None]) -> None:
-        """Does some work while the client asks, before, meanwhile and after."""
+        """Does some work while the client sends requests, with answers before and after it."""
         client = threading.Thread(target=self._load)
         client.start()
         try:
@@ -101,13 +101,13 @@ class Served:
             time.sleep(0.02)
 
     def huge_share(self) -> float:
-        """The share of its heap and anonymous memory in 2 MiB pages."""
+        """The share of the server's heap and anonymous memory in 2 MiB pages."""
         mappings = [one for one in read_mappings(self.pid) if one.kind in ("heap", "anonymous")]
         return sum(one.huge for one in mappings) / sum(one.resident_bytes for one in mappings)
 
 
 def needs(program: str) -> str:
-    """The path of a program; skips where it is not installed."""
+    """The path of a program; skips the test if it is not installed."""
     found = shutil.which(program)
     if found is None:
         pytest.skip(f"{program} is not installed")
@@ -145,7 +145,7 @@ def line_server(command: Sequence[str | Path], started: list[subprocess.Popen[st
 def redis(
     before: Sequence[str | Path], place: Path, started: list[subprocess.Popen[str]]
 ) -> Served:
-    """A redis-server with some hundred thousand keys, asked for one of them and for how many."""
+    """A redis-server with 400,000 keys; requests are for the length of one and for their number."""
     server = needs("redis-server")
     path = place / "socket"
     options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(place)]
@@ -173,8 +173,8 @@ def redis(
 
 
 SHARES = {"redis-server": 0.8, "python3": 0.7, "node": 0.1, "java": 0.5}
-"""At least so much of the heap and of anonymous memory: V8 maps most of its heap in pieces of
-256 KiB, which no 2 MiB page holds, and the JVM goes on to touch more of its heap."""
+"""The least share of heap and anonymous memory in huge pages: V8 maps most of its heap in pieces of
+256 KiB, which no 2 MiB page can map, and the JVM continues to touch more of its heap."""
 
 
 def serve(

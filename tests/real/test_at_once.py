@@ -1,4 +1,4 @@
-"""Two commands that write to one place at once: nothing is lost without a message."""
+"""Two commands that write to one place at the same time: no result is lost without a message."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from .conftest import OCTAVO, TIMEOUT_SECONDS, natively
 
 
 def begin(command: list[str], started: Path, cwd: Path) -> "subprocess.Popen[bytes]":
-    """Starts Octavo with a program that runs until the test has seen it, and waits for that."""
+    """Starts Octavo with a program that runs until `started` is removed; waits for the program."""
     wait = f"touch {started}; while [ -e {started} ]; do sleep 0.1; done"
     process = subprocess.Popen(
         [OCTAVO, *command, "--quiet", "--", "sh", "-c", wait], stderr=subprocess.PIPE, cwd=cwd
@@ -25,10 +25,10 @@ def begin(command: list[str], started: Path, cwd: Path) -> "subprocess.Popen[byt
 
 
 def end(process: "subprocess.Popen[bytes]", started: Path) -> tuple[int, str]:
-    """Lets the program end; the status and the text on standard error."""
+    """Lets the program end; returns the status and the text on standard error."""
     started.unlink()
-    _, said = process.communicate(timeout=TIMEOUT_SECONDS)
-    return process.returncode, said.decode()
+    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+    return process.returncode, errors.decode()
 
 
 @pytest.mark.parametrize("verb", ["run", "curves", "sim"])
@@ -39,12 +39,12 @@ def test_the_later_result_gets_a_name_of_its_own(verb: str, out: str, tmp_path: 
     slow = begin(command, tmp_path / "started", tmp_path)
     quick = natively([OCTAVO, *command, "--quiet", "--", "true"], cwd=tmp_path)
     assert (quick.status, quick.stderr) == (0, b"")
-    status, said = end(slow, tmp_path / "started")
+    status, errors = end(slow, tmp_path / "started")
     assert status == 125
-    assert said.count("\n") == 1
+    assert errors.count("\n") == 1
     other = {"out": "out-2", "rows.parquet": "rows-2.parquet"}[out]
     for name in ("result-2.json", other):
-        assert f"this result is in `{tmp_path / name}`" in said
+        assert f"this result is in `{tmp_path / name}`" in errors
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"result.json", "result-2.json", out, other}
     places = [("result.json", "true"), ("result-2.json", "sh")]

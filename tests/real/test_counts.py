@@ -1,7 +1,7 @@
-"""Counts, misses and footprints of a static program, equal to the last one to Lackey's text.
+"""Counts, misses and footprints of a static program, which equal those from Lackey's text exactly.
 
-workloads/static_count has no data outside its image (it even brings its own stack), so that its
-addresses do not depend on who traces it, nor on the layout.
+workloads/static_count has all data, even its stack, in its image, so that its addresses depend
+neither on the tracer nor on the layout.
 """
 
 import pytest
@@ -15,39 +15,39 @@ STATUS = 42
 
 
 class Oracle:
-    """Naive models of Lackey's text, with each answer computed once."""
+    """Simple models on Lackey's text, with each result computed once."""
 
     def __init__(self, items: list[lackey.Item]) -> None:
         self.items = items
         self._known: dict[tuple[str | int, ...], list[int]] = {}
 
     def missed(self, stream: str, page_size: int, *levels: int) -> list[int]:
-        """The pages looked for past TLB levels of so many entries; past none, all of them."""
-        question = (stream, page_size, *levels)
-        if question not in self._known:
+        """The pages that miss TLB levels of these numbers of entries; all pages without levels."""
+        key = (stream, page_size, *levels)
+        if key not in self._known:
             if levels:
-                asked = self.missed(stream, page_size, *levels[:-1])
-                self._known[question] = lackey.missed(asked, levels[-1])
+                lookups = self.missed(stream, page_size, *levels[:-1])
+                self._known[key] = lackey.missed(lookups, levels[-1])
             else:
-                self._known[question] = list(lackey.pages(self.items, STREAMS[stream], page_size))
-        return self._known[question]
+                self._known[key] = list(lackey.pages(self.items, STREAMS[stream], page_size))
+        return self._known[key]
 
-    def asked(self, stream: str, page_size: int) -> list[int]:
+    def lookups(self, stream: str, page_size: int) -> list[int]:
         return self.missed(stream, page_size)
 
     def touched_bytes(self, stream: str, page_size: int) -> int:
-        return len(set(self.asked(stream, page_size))) * page_size
+        return len(set(self.lookups(stream, page_size))) * page_size
 
 
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    """Lackey's account of the program."""
+    """Models on Lackey's text of the program."""
     log = tmp_path_factory.mktemp("lackey") / "text"
     return Oracle(lackey.trace(workload("static_count"), log, expect_status=STATUS))
 
 
 def test_the_text_has_all_kinds_and_crossings(oracle: Oracle):
-    """Items of every kind, crossings of lines and pages: else the tests below prove little."""
+    """The tests below need many items of every kind, and items that cross pages."""
     for kind in "ILSM":
         assert sum(item.kind == kind for item in oracle.items) > 1000
     for stream in ("fetch", "data"):
@@ -88,7 +88,7 @@ def test_accesses_are_references_and_one_more_for_each_page_crossed(oracle: Orac
     for page_size in PAGE_SIZES:
         for stream in ("fetch", "data"):
             row = traced.row(component=f"tlb.{stream}", page_size=page_size)
-            assert row["accesses"] == len(oracle.asked(stream, page_size)), (stream, page_size)
+            assert row["accesses"] == len(oracle.lookups(stream, page_size)), (stream, page_size)
 
 
 def test_two_levels(oracle: Oracle, octavo: Octavo):

@@ -1,4 +1,4 @@
-"""Snapshots of a real server under load: redis answers all the while."""
+"""Snapshots of a real server under load: redis answers before and after each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_three_snapshots_of_redis_under_load(tmp_path: Path) -> None:
             assert done.status == 0, done.stderr
             document = json.loads((out / "result.json").read_text())
             snapshots.append(Traced(0, b"", b"", document))
-            # It is as alive as before.
+            # The server still answers.
             assert _cli("ping").stdout == "PONG\n"
             commands.append(_commands())
     finally:
@@ -71,7 +71,7 @@ def test_three_snapshots_of_redis_under_load(tmp_path: Path) -> None:
 
 
 def _commands() -> int:
-    """How many commands redis has done."""
+    """The number of commands that redis has processed."""
     (line,) = [
         line
         for line in _cli("info", "stats").stdout.splitlines()

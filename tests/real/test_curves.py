@@ -1,4 +1,4 @@
-"""Curves of real programs, beside what `octavo run` counts with an engine of its own."""
+"""Curves of real programs, compared with the counts of `octavo run`, which has another engine."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module", params=list(PROGRAMS))
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace: what two runs of a program have in common, its environment aside."""
+    """A trace of each program, as two runs of a program may differ."""
     trace = tmp_path_factory.mktemp("recorded") / f"{request.param}.oct"
     natively([OCTAVO, "record", "-q", "-o", trace, "--", *PROGRAMS[request.param]])
     return trace
@@ -34,7 +34,7 @@ def on_trace(verb: str, trace: Path, *options: str, **how: Any) -> Traced:
 
 
 def test_misses_are_those_of_run(recorded: Path):
-    """A fully associative TLB of 64 entries, which the study simulates in another way."""
+    """Compares a fully associative TLB of 64 entries, which `octavo run` simulates differently."""
     sizes = ("--page-sizes", "4KiB..1GiB")
     studied = on_trace("run", recorded, *sizes)
     counted = on_trace("curves", recorded, *SMALL, *sizes)
@@ -71,7 +71,7 @@ def test_a_trace_gives_the_result_of_the_program(octavo: Octavo, tmp_path: Path)
 
 
 def test_every_kind_of_instructions_gives_the_same(recorded: Path):
-    """On a trace: a program sees its environment, and behaves by it."""
+    """On a trace, as the variable in the environment may change a program's behaviour."""
     rows = [
         on_trace("curves", recorded, *SMALL, env={"OCTAVO_INSTRUCTIONS": name}).rows()
         for name in ("portable", "avx2", "")

@@ -1,11 +1,11 @@
-"""Curves beside simulators that others wrote, on the same references, equal to the last miss.
+"""Curves compared with other simulators on the same references: all misses are equal.
 
-Cachegrind with lines as long as pages is a set-associative TLB, and with one set a fully
-associative one. It counts by references: one that spans two lines looks both up, but misses once,
-and one that loads and stores the same place is a single load. Octavo counts by look-ups. So the
-two are equal where no reference spans two pages of which both are missing; otherwise these
-references make up the whole difference. Its references are Lackey's: both are tools of the same
-Valgrind, and of a static program they see the same addresses.
+Cachegrind with lines of the size of a page is a set-associative TLB, and with one set a fully
+associative TLB. It counts references: a reference that spans two lines looks both up, but misses at
+most once, and a reference that loads and stores the same address is a single load. Octavo counts
+look-ups. So the counts are equal if no reference misses on two pages; otherwise these references
+are the whole difference. Cachegrind has the references of Lackey: both are tools of the same
+Valgrind, and see the same addresses of a static program.
 """
 
 import json
@@ -22,7 +22,7 @@ import pytest
 from . import lackey
 from .conftest import ROOT, natively, workload
 
-# Sets and ways; cachegrind wants more than one line.
+# Sets and ways; cachegrind needs more than one line.
 TLBS = [
     (1, 2),
     (1, 7),
@@ -42,24 +42,24 @@ CURVES_DUMP = Path(
 )
 KINDS = {"fetch": "I", "data": "LSM"}
 MAX_WAYS = 16
-# A C library looks through its environment before `main`: it is to be the same every time.
+# A C library reads its environment before `main`, so the environment is fixed.
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 Curves = dict[str, Any]
 
 
 def curves(trace: Path) -> Curves:
-    """Every TLB on a trace."""
-    assert CURVES_DUMP.exists(), f"{CURVES_DUMP} is not there: `make test-programs` builds it"
+    """The misses of all TLBs on a trace."""
+    assert CURVES_DUMP.exists(), f"{CURVES_DUMP} does not exist: `make test-programs` builds it"
     done = natively([CURVES_DUMP, "--sizes", ",".join(map(str, PAGE_SIZES)), trace])
     assert done.status == 0, done.stderr.decode()
     result: Curves = json.loads(done.stdout)
     return result
 
 
-def misses_of(of: Curves, stream: str, page_size: int, sets: int, ways: int) -> int:
-    """One TLB's, which every kernel that knows it must agree on."""
-    at_size = of[stream]["sizes"][str(page_size)]
+def misses_of(curves: Curves, stream: str, page_size: int, sets: int, ways: int) -> int:
+    """The misses of one TLB; all kernels that simulate it must agree."""
+    at_size = curves[stream]["sizes"][str(page_size)]
     known = set()
     if sets == 1:
         known.add(at_size["stack"][ways - 1])
@@ -70,9 +70,9 @@ def misses_of(of: Curves, stream: str, page_size: int, sets: int, ways: int) -> 
 
 
 def cachegrind(argv: Iterable[str], out: Path, page_size: int, sets: int, ways: int) -> Curves:
-    """Its counts for the whole program, by event."""
+    """Cachegrind's counts for the whole program, by event."""
     cache = f"{sets * ways * page_size},{ways},{page_size}"
-    # The last level says nothing about the first.
+    # The last level does not affect the first.
     last = f"--LL={4096 * page_size},4096,{page_size}"
     tool = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}"]
     subprocess.run(
@@ -91,7 +91,7 @@ def cachegrind(argv: Iterable[str], out: Path, page_size: int, sets: int, ways: 
 
 
 class Program:
-    """A static program, its references by Lackey, and what Octavo makes of them."""
+    """A static program, its references by Lackey, and Octavo's curves of them."""
 
     def __init__(self, argv: list[str], status: int, folder: Path) -> None:
         self.argv = argv
@@ -135,7 +135,7 @@ def test_cachegrinds_misses_equal_octavos(page_size: int, sets: int, ways: int, 
 
 
 def test_no_data_of_the_graph_search_spans_pages(bfs: Program):
-    """Else the test above would have to look at it more closely."""
+    """The test above requires this, as cachegrind counts spanning references differently."""
     data = [item for item in bfs.items if item.kind != "I"]
     assert len(data) > 50_000
     assert not any(item.address // 4096 != (item.address + item.size - 1) // 4096 for item in data)
@@ -161,7 +161,7 @@ def test_there_is_a_difference(static_count: Program):
 
 @pytest.fixture(scope="module")
 def libcachesim() -> Callable[[Path, Iterable[int]], list[dict[str, int]]]:
-    """Misses of its LRU cache, for numbers of entries."""
+    """A function that gives the misses of libCacheSim's LRU cache for numbers of entries."""
     python = os.environ.get("OCTAVO_PEER_PYTHON", sys.executable)
     if natively([python, "-c", "import libcachesim"]).status:
         pytest.skip("libcachesim is not installed; OCTAVO_PEER_PYTHON names a Python that has it")
@@ -177,7 +177,7 @@ def libcachesim() -> Callable[[Path, Iterable[int]], list[dict[str, int]]]:
 
 
 def write_requests(items: Iterable[lackey.Item], kinds: str, out: Path) -> None:
-    """The pages asked for as `oracleGeneral`, libCacheSim's format of 24 bytes a request."""
+    """Writes looked-up pages as `oracleGeneral`, libCacheSim's format of 24 bytes per request."""
     with out.open("wb") as file:
         for time, page in enumerate(lackey.pages(items, kinds, 4096)):
             file.write(time.to_bytes(4, "little") + page.to_bytes(8, "little"))

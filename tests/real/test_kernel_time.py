@@ -1,4 +1,4 @@
-"""Processor time of system calls in the kernel, of the time that gains are shares of."""
+"""Processor time of system calls in the kernel, which is a part of the time that gains refer to."""
 
 import subprocess
 from pathlib import Path
@@ -35,7 +35,7 @@ int main(int count, char** arguments)
 
 @pytest.fixture(scope="module")
 def reads(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that reads so many blocks, and prints what that took in the kernel."""
+    """A program that reads the given number of blocks and prints the seconds in the kernel."""
     place = tmp_path_factory.mktemp("reads")
     (place / "reads.c").write_text(READS)
     subprocess.run(["gcc", "-O1", "-o", place / "reads", place / "reads.c"], check=True)
@@ -46,12 +46,12 @@ def test_system_calls_take_what_the_kernel_says(octavo: Octavo, reads: Path):
     start, whole = octavo([reads, 0]), octavo([reads, 20_000])
     assert start.document is not None
     assert whole.document is not None
-    before, after = (of.document["advice"][0]["kernel_seconds"] for of in (start, whole))
+    before, after = (run.document["advice"][0]["kernel_seconds"] for run in (start, whole))
     took = float(whole.stdout)
     assert 0.7 * took < after - before < 1.4 * took
 
 
-def test_of_a_part_by_instructions_they_are_not_known(octavo: Octavo, reads: Path):
+def test_kernel_time_of_a_part_by_instructions_is_unknown(octavo: Octavo, reads: Path):
     traced = octavo([reads, 1], "--skip-instructions", "1000")
     assert traced.document is not None
     assert traced.document["advice"][0]["kernel_seconds"] is None

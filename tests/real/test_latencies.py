@@ -1,4 +1,4 @@
-"""Kinds of computation, from the code of a program to cycles of the core."""
+"""Latencies of kinds of computation: they change the core's cycles of a program as expected."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def test_a_chain_takes_the_latency_of_its_instructions(
     source.write_text(SOURCE.replace("LOOPS", str(LOOPS)).replace("BODY", BODIES[kind]))
     subprocess.run(["gcc", "-O2", "-o", tmp_path / "loop", source], check=True)
     slow, slower = (cycles(octavo, tmp_path / "loop", kind, latency) for latency in (50, 80))
-    # Each iteration takes as much longer; the code around the loop has some of the kind, too.
+    # Each iteration takes 30 cycles longer; code outside the loop has a few such instructions, too.
     assert slower - slow == pytest.approx(30 * LOOPS, rel=0.01)

@@ -1,6 +1,6 @@
-"""Mappings lie where the kernel would have put them, as a native run shows.
+"""Mappings of traced programs lie where the kernel puts them in a native run.
 
-The same program runs natively with address randomisation off; what it says of its own mappings is
+The same program runs natively with address randomisation off; the addresses that it prints are
 compared with the regions of a traced run.
 """
 
@@ -18,13 +18,13 @@ HUGE_PAGE = 2 * MIB
 
 @pytest.fixture(scope="module")
 def native() -> dict[str, int]:
-    """name → address, from the program itself."""
+    """Addresses by name, from the program and its maps."""
     ended = natively(["setarch", "-R", *workload("layout")])
     if ended.status:
         pytest.skip(f"setarch -R does not work here: {ended.stderr.decode().strip()}")
     places, _, maps = ended.stdout.decode().partition("maps:\n")
     found = {name: int(at, 16) for name, at in re.findall(r"^(\w+)=(0x\w+)$", places, re.M)}
-    # malloc and the heap say little of where the mapping begins; the kernel's own list does.
+    # The program does not know where the mapping of its heap begins; the kernel's list has it.
     heap = re.search(r"^([0-9a-f]+)-([0-9a-f]+) .*\[heap\]$", maps, re.M)
     assert heap is not None
     found["heap"], found["heap_end"] = (int(bound, 16) for bound in heap.groups())
@@ -60,7 +60,7 @@ def one(regions: list[Row], **wanted: object) -> Row:
 def test_large_mappings_are_placed_as_natively(
     name: str, size: int, native: dict[str, int], regions: list[Row]
 ):
-    """Exactly so, or else a page-size study would see other pages than the kernel's."""
+    """Addresses must be equal, as otherwise pages would be other than the kernel's."""
     region = one(regions, region_kind="anonymous", bytes=size)
     assert hex(region["start"]) == hex(native[name])
 
@@ -89,9 +89,9 @@ def test_the_stack_lies_on_top(native: dict[str, int], regions: list[Row]):
 
 def test_traced_layout_equals_the_programs_own(octavo: Octavo):
     traced = octavo(workload("layout"), "--layout", "as-traced")
-    said = dict(re.findall(r"^(\w+)=(0x\w+)$", traced.stdout.decode(), re.M))
+    printed = dict(re.findall(r"^(\w+)=(0x\w+)$", traced.stdout.decode(), re.M))
     region = one(traced.regions(), region_kind="anonymous", bytes=64 * MIB)
-    assert hex(region["start"]) == said["anon_64m"]
+    assert hex(region["start"]) == printed["anon_64m"]
 
 
 LARGE_IMAGE = """
@@ -111,7 +111,7 @@ int main(void) {
 def test_a_heap_lies_behind_an_image_that_ends_above_64_mib(
     linked: str, octavo: Octavo, tmp_path: Path
 ):
-    """Valgrind would find room for the heap right there, unlike that of other programs."""
+    """Here Valgrind itself would have room for the heap, unlike with smaller images."""
     source, binary = tmp_path / "large.c", tmp_path / "large"
     source.write_text(LARGE_IMAGE)
     subprocess.run(["gcc", "-O1", linked, "-o", binary, source], check=True)
@@ -158,7 +158,7 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def huge_segment(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program that reads huge pages of System V shared memory at random, as its child does."""
+    """A program that with its child accesses huge pages of System V shared memory at random."""
     directory = tmp_path_factory.mktemp("segment")
     source, binary = directory / "segment.c", directory / "segment"
     source.write_text(HUGE_SEGMENT)
@@ -167,7 +167,7 @@ def huge_segment(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_shared_memory_of_huge_pages_has_them(octavo: Octavo, huge_segment: str):
-    """It is advised nothing. Valgrind itself makes it of ordinary pages."""
+    """Shared memory of huge pages gets no advice, although Valgrind gives it ordinary pages."""
     traced = octavo([huge_segment])
     assert traced.status == 0, traced.stderr.decode()
     for process in (0, 1):
@@ -294,7 +294,7 @@ int main(int count, char** words)
 def test_a_mapping_behind_a_library_is_a_region_of_its_own_after_a_fork(
     octavo: Octavo, tmp_path: Path
 ):
-    """The kernel, and Valgrind's core, have merged it with the library's zeroed memory."""
+    """The kernel and Valgrind's core merge the mapping with the library's zeroed memory."""
     library, program = tmp_path / "libzeroed.so", tmp_path / "behind"
     for binary, text, options in (
         (library, ZEROED_LIBRARY, ["-shared", "-fPIC"]),
@@ -341,7 +341,7 @@ def test_mappings_of_malloc_are_known_as_such(octavo: Octavo, tmp_path: Path):
     assert traced.status == 0
     assert traced.document is not None
     rows = [row for row in traced.document["rows"] if row.get("counter") == "malloc_bytes"]
-    # Each block has a header in front, for which its mapping has one page more.
+    # The mapping of each block has one page more for a header.
     blocks = sorted(row["value"] for row in rows)
     assert blocks == [20 * MIB + 4 * KIB, 40 * MIB + 4 * KIB]
     assert all(row["value"] == row["bytes"] for row in rows)
@@ -361,6 +361,6 @@ def test_a_program_that_switches_huge_pages_off_asks_for_none_in_all_its_memory(
     assert traced.document is not None
     rows = [row for row in traced.document["rows"] if row.get("counter") == "asked_small_bytes"]
     found = {row["bytes"]: row["value"] for row in rows if row.get("region_kind") == "anonymous"}
-    # Mapped before the call, and after it.
+    # The sizes of mappings made before the call and after it.
     for mib in (4, 8):
         assert found[mib * MIB] == mib * MIB

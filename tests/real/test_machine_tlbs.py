@@ -8,7 +8,7 @@ from .conftest import OCTAVO, Row, natively, read_document, workload
 
 BASE = 4096
 PROGRAMS = {
-    # Maps, protects and unmaps as the loader does; execs, so that there are two images.
+    # The loader maps, protects and unmaps; the exec gives two images.
     "shell": ["sh", "-c", "exec gzip -9 --stdout /etc/services > /dev/null"],
     # Maps and unmaps large blocks, moves them and cuts holes into them.
     "layout": workload("layout"),

@@ -1,7 +1,7 @@
-"""Page faults at first touches are those that the kernel counts, in 4 KiB and in 2 MiB pages.
+"""Page faults at first touches equal the kernel's count, with 4 KiB and with 2 MiB pages.
 
-A program maps memory, asks for or refuses huge pages, and touches it in several ways; the faults
-that the kernel counts for it natively are compared with those of a traced run.
+A program maps memory, requests or forbids huge pages, and touches the memory in several ways; the
+kernel's count of faults in a native run is compared with the faults of a traced run.
 """
 
 import json
@@ -37,7 +37,7 @@ with open("/proc/self/smaps") as file:
 print(json.dumps([faults, given]))
 """
 OTHER_FAULTS = 8
-"""Of the interpreter while it runs the program."""
+"""The most faults of the interpreter itself while it runs the program."""
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ OTHER_FAULTS = 8
 def test_page_faults_are_those_that_the_kernel_counts(
     pages: str, options: list[str], octavo: Octavo
 ) -> None:
-    """Also of a part of a run, where the memory is mapped in it."""
+    """Also for a part of a run in which the memory is mapped."""
     argv = [sys.executable, "-I", "-S", "-c", PROGRAM, pages]
     ended = natively(argv)
     assert ended.status == 0, ended.stderr.decode()
     faults, given_kib = json.loads(ended.stdout)
     if pages == "huge" and given_kib * 1024 < 3 * HUGE:
         pytest.skip("the kernel gives no huge pages")
-    # Alignment is that of the addresses that the program sees.
+    # The program aligns by the addresses that it sees, so these are used.
     traced = octavo([*argv[:-1], "huge"], "--layout", "as-traced", *options)
     counted = [
         row

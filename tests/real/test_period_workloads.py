@@ -1,4 +1,4 @@
-"""Workloads like programs of 1992 and 1997: what they compute, and their working sets."""
+"""Workloads like programs of 1992 and 1997: their results and their working sets."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_run_repeats(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_the_working_set_is_near_that_of_the_program_like_it(name: str, octavo: Octavo) -> None:
-    """Within a factor of one and a half of Table 3.1, over the first references: of what does one
-    thing after another, over all of a shorter run.
+    """Within a factor of 1.5 of Table 3.1, over the first references; for programs with several
+    phases, over a whole shorter run.
     """
     (program,) = (one for one in OWN if one.name == name)
     command = {"kernels7": [program.command[0], "1"], "saxpy300": [program.command[0], "20"]}

@@ -1,5 +1,5 @@
-"""Programs that change their user, their limits or what they may do, before or after they execute
-another program: all of them run as they do natively, and what is not traced is reported.
+"""Programs that change their user, limits or allowed system calls, before or after they execute
+another program: they run as they do natively, and untraced processes are reported.
 """
 
 import os
@@ -18,13 +18,13 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change 
 
 
 def programs(traced: Traced) -> list[str]:
-    """The names of the programs that were traced, in the order in which they began."""
+    """The names of the traced programs, in the order in which they began."""
     return [Path(process["program"]).name for process in traced.run["processes"]]
 
 
 @needs_root
 def test_a_program_executed_after_privileges_are_dropped_is_traced(octavo: Octavo):
-    """As any server does that is started by root."""
+    """As servers do that root has started."""
     traced = octavo([*DROP, "sh", "-c", "id -u; echo traced"])
     assert (traced.status, traced.stdout) == (0, b"65534\ntraced\n"), traced.stderr.decode()
     assert not traced.run["partial"]
@@ -78,7 +78,7 @@ def test_a_set_user_id_program_keeps_its_privileges_and_runs_untraced(
     traced = octavo([*DROP, "sh", "-c", f"{program} -u; true"])
     assert (traced.status, traced.stdout) == (0, b"0\n"), traced.stderr.decode()
     assert "gains privileges" in traced.run["partial_reason"]
-    # Root gains nothing by it: it is traced.
+    # Root gains no privileges by the program, which is therefore traced.
     traced = octavo([program, "-u"])
     assert (traced.status, traced.stdout) == (0, b"0\n"), traced.stderr.decode()
     assert not traced.run["partial"]
@@ -106,10 +106,10 @@ def test_a_death_by_seccomp_is_not_blamed_on_the_program(mode: str, octavo: Octa
     traced = octavo(workload("seccomp", mode))
     assert traced.status == 125
     assert traced.stdout.startswith(b"before\n")
-    said = traced.stderr.decode()
-    assert f"confined its system calls (seccomp {mode}" in said
-    assert "alone the program may run on" in said
-    assert said.count("\n") == 1
+    errors = traced.stderr.decode()
+    assert f"confined its system calls (seccomp {mode}" in errors
+    assert "alone the program may run on" in errors
+    assert errors.count("\n") == 1
     assert traced.run["partial"]
 
 
@@ -152,7 +152,7 @@ def test_a_child_that_dies_by_seccomp_is_named(octavo: Octavo):
 
 
 def test_the_ring_cannot_be_truncated(octavo: Octavo):
-    """It would kill Octavo by SIGBUS, which has it mapped."""
+    """A truncation would kill Octavo by SIGBUS, as Octavo has the ring mapped."""
     traced = octavo(workload("truncate_ring"))
     assert traced.stdout == b"2 found, 0 changed\n"
     assert (traced.status, traced.stderr) == (0, b"")
@@ -173,17 +173,19 @@ def test_a_limit_that_leaves_too_little_is_named(
         "setpriv --inh-caps=-sys_resource --bounding-set=-sys_resource" if os.geteuid() == 0 else ""
     )
     ended = natively(["sh", "-c", f"ulimit {limit}; exec {drop} {octavo}"], cwd=tmp_path)
-    said = ended.stderr.decode()
+    errors = ended.stderr.decode()
     assert (ended.status, ended.stdout) == (125, b"")
-    assert said.startswith("octavo: ")
-    assert said.count("\n") == 1
-    assert f"the limit of {name} (`ulimit {limit.split()[0]}`) is" in said
+    assert errors.startswith("octavo: ")
+    assert errors.count("\n") == 1
+    assert f"the limit of {name} (`ulimit {limit.split()[0]}`) is" in errors
 
 
 def test_too_few_threads_are_explained_and_nothing_waits_for_ever(tmp_path: Path):
-    """Each number of threads that is too small fails at another one; root has no such limit."""
+    """Each number of threads that is too small fails at a different thread. The test runs as root,
+    which sets the limit for another user.
+    """
     if os.geteuid() != 0:
-        pytest.skip("the processes of this user that run already count as well")
+        pytest.skip("running processes of this user count against the limit, too")
     drop = ["setpriv", "--reuid=65533", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
     tmp_path.chmod(0o777)
     endings = []
@@ -193,10 +195,10 @@ def test_too_few_threads_are_explained_and_nothing_waits_for_ever(tmp_path: Path
         endings.append(ended.status)
         if ended.status == 0:
             break
-        said = ended.stderr.decode()
+        errors = ended.stderr.decode()
         assert ended.status == 125
-        assert said.startswith("octavo: ")
-        assert said.count("\n") == 1
-        assert f"the limit of processes (`ulimit -u`) is {threads}" in said
+        assert errors.startswith("octavo: ")
+        assert errors.count("\n") == 1
+        assert f"the limit of processes (`ulimit -u`) is {threads}" in errors
     assert len(endings) > 3
     assert endings[-1] == 0

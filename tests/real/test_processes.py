@@ -1,4 +1,4 @@
-"""Processes of one program, which share memory: counted once, shown and judged as one."""
+"""Processes of one program that share memory: the program has one total and one advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHARED, OWN = 8, 1
 """MiB of shared memory, and of each child's own."""
 
 JUDGED = ("--tlb", "skylake", "--native-time", "5ms")
-"""With a stated native time, so that the advice does not depend on how long the kernel took."""
+"""A given native time makes the advice independent of time in the kernel."""
 
 
 def prefork(children: int) -> list[str]:
@@ -35,7 +35,7 @@ def region_of(program: dict[str, Any], kind: str) -> dict[int, int]:
     return found
 
 
-def test_what_processes_share_is_counted_once(octavo: Octavo) -> None:
+def test_shared_memory_is_counted_once(octavo: Octavo) -> None:
     few, many = octavo(prefork(2)), octavo(prefork(12))
     for traced in (few, many):
         assert (traced.status, traced.stdout) == (0, b"0\n")
@@ -44,7 +44,7 @@ def test_what_processes_share_is_counted_once(octavo: Octavo) -> None:
         (program,) = traced.document["programs"]
         streams = [process["stream"] for process in traced.run["processes"]]
         assert program["processes"] == streams
-        # Each child reads all of it.
+        # Each child reads all shared memory.
         alone = footprints(traced, "all", process=streams[-1], region="shared")
         assert region_of(program, "shared") == alone
         assert alone[4096] == SHARED * MIB
@@ -62,7 +62,7 @@ def test_what_processes_share_is_counted_once(octavo: Octavo) -> None:
     assert footprints(few, "fetch") == footprints(many, "fetch")
 
 
-def test_processes_are_judged_and_shown_as_one(octavo: Octavo, tmp_path: Path) -> None:
+def test_processes_have_common_advice_and_tables(octavo: Octavo, tmp_path: Path) -> None:
     command = prefork(5)
     result = tmp_path / "result"
     shown = natively([OCTAVO, "run", *JUDGED, "--out", result, "--", *command])

@@ -1,4 +1,4 @@
-"""Programs that people run: traced, and none the wiser."""
+"""Usual programs, which behave under Octavo as they do natively."""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import OCTAVO, Octavo, Traced, natively, workload
 
-# The interpreter itself: what lies on PATH may be a script that looks for one.
+# The interpreter itself, as the command on PATH may be a script that starts one.
 PYTHON = str(Path(sys.executable).resolve())
 
 PYTHON_SCRIPT = """
@@ -47,7 +47,7 @@ TEXT = b"".join(b"line %d of a text that gzip can do something with\n" % i for i
 
 @dataclass(frozen=True)
 class Case:
-    """A command, what it reads, and the least number of processes that it has."""
+    """A command, its standard input, and the least number of its processes."""
 
     argv: list[str]
     stdin: bytes = b""
@@ -77,7 +77,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_traced_program_reads_writes_and_ends_as_it_does_alone(case: Case, octavo: Octavo):
-    # A fixed hash seed makes Python's own output and order the same twice. Valgrind checks each
+    # A fixed hash seed makes the output of Python the same in both runs. Valgrind checks each
     # superblock.
     env = {"PYTHONHASHSEED": "0", "OCTAVO_CHECK_TRANSLATIONS": "1"}
     alone = natively(case.argv, stdin=case.stdin, env=env)
@@ -106,7 +106,7 @@ def test_gcc_compiles_to_the_same_object(tmp_path: Path, octavo: Octavo):
     assert "cc1" in programs
 
 
-def test_children_are_left_alone_when_asked(octavo: Octavo):
+def test_children_are_not_traced_with_no_follow(octavo: Octavo):
     traced = octavo(workload("forks", 5), "--no-follow")
     assert traced.status == 0
     assert traced.stdout == b"500\nchild\n"
@@ -156,7 +156,7 @@ def test_a_temporary_directory_of_any_name(tmp_path: Path, octavo: Octavo):
 
 @pytest.mark.parametrize("limit", ["65536", "unlimited"])
 def test_a_stack_as_large_as_the_limit_allows(limit: str, tmp_path: Path):
-    """32 MiB of it; of itself Valgrind gives 16."""
+    """The program uses 32 MiB of stack; Valgrind's default is 16 MiB."""
     (deep,) = workload("deep_stack")
     command = f"ulimit -s {limit} && exec '{OCTAVO}' run -q --json r.json -- '{deep}'"
     ended = natively(["sh", "-c", command], cwd=tmp_path)
@@ -219,7 +219,7 @@ def test_gups_footprint_is_its_table(octavo: Octavo):
     misses = {
         row["page_size"]: row["misses"] for row in traced.rows(component="tlb.data", region=table)
     }
-    # 64 entries of 2 MiB hold the table; of 4 KiB a thirty-second of it.
+    # 64 entries of 2 MiB map the whole table; 64 entries of 4 KiB map 1/32 of it.
     assert misses[2 << 20] <= 5
     assert 90_000 <= misses[4096] <= 110_000
 

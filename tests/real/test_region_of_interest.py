@@ -1,10 +1,10 @@
-"""A part of the run: after so many instructions, for so many, or between marks."""
+"""A region of interest: after a number of instructions, for a number, or between marks."""
 
 import pytest
 
 from .conftest import Octavo, workload
 
-# Segments are counted whole or not at all, and none is this long.
+# Segments are counted as a whole or not at all; all segments are shorter than this.
 SEGMENT = 200
 
 
@@ -43,7 +43,7 @@ def test_marks(octavo: Octavo):
     assert part.stdout == b"done\n"
     part.check()
     assert stores <= part.count("stores") < stores + 100
-    # Inside are 16 pages, and the stack's; outside 2048 more.
+    # The marked part touches 16 pages and the stack's; the rest 2048 more.
     memory = {"component": "memory", "stream": "data", "page_size": 4096}
     assert 16 * 4096 <= part.row(**memory)["touched_bytes"] <= 18 * 4096
     assert whole.row(**memory)["touched_bytes"] > 2048 * 4096

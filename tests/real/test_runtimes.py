@@ -49,13 +49,13 @@ class Program:
 
     command: str
     executable: str
-    """The name of the file that runs, to find its process by."""
+    """The name of the executed file, by which its process is found."""
     fill: Callable[[], None] | None = None
-    """The command that fills it; None where it fills itself and prints `ready`."""
+    """Fills the program's memory; None: the program fills its memory and prints `ready`."""
     user: str | None = None
     preload: str = ""
     settling_seconds: float = 0
-    """How long huge pages may take to come."""
+    """The longest time until huge pages are there."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ class Seen:
     """Memory of a process, in MiB."""
 
     large: int
-    """Anonymous, in folios of the size that was promised and larger."""
+    """Anonymous memory in folios of the promised size or larger."""
     larger: int
-    """Anonymous, in folios larger than was promised."""
+    """Anonymous memory in folios larger than the promised size."""
     anonymous: int
     shared: int
-    """Shared, in huge pages of either kind."""
+    """Shared memory in huge pages, transparent or of a pool."""
     resident: int
     described: str
-    """The runtime, as it is detected of the process."""
+    """The runtime that is detected from the process."""
 
 
 def see(program: Program, block: str, size: int = 2 * MIB) -> Seen:
-    """Pastes a block into a shell and looks at the program that it started."""
+    """Pastes a block into a shell and measures the memory of the program that it starts."""
     settings, line = block.rsplit("\n", 1) if "\n" in block else ("", block)
     if settings:
         subprocess.run(["bash", "-euc", settings], check=True, stdout=subprocess.DEVNULL)
@@ -95,13 +95,13 @@ def see(program: Program, block: str, size: int = 2 * MIB) -> Seen:
             program.fill()
         else:
             assert server.stdout is not None
-            said = []
+            printed = []
             for output in server.stdout:
-                said.append(output)
+                printed.append(output)
                 if output.strip() == b"ready":
                     break
             else:
-                pytest.fail(f"`{line}` ended: {b''.join(said).decode()}")
+                pytest.fail(f"`{line}` ended: {b''.join(printed).decode()}")
         end = time.monotonic() + program.settling_seconds
         while True:
             seen = _look(server.pid, program.executable, size)
@@ -113,7 +113,7 @@ def see(program: Program, block: str, size: int = 2 * MIB) -> Seen:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Asks a program to end, and kills what has not."""
+    """Interrupts a program, and kills its processes that have not ended."""
     pids = _pids_of(server.pid)
     server.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
@@ -128,7 +128,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 def _look(root: int, executable: str, size: int) -> Seen:
     pids = [pid for pid in _pids_of(root) if _executable(pid) == executable]
     assert pids, f"no process of {executable}"
-    # A server that forks has its memory in all of them; shared memory is mapped by each.
+    # A server that forks has anonymous memory in all processes; each maps the shared memory.
     counts = [anonymous_bytes(pid) for pid in pids]
     maps = [rollup(pid) for pid in pids]
 
@@ -161,7 +161,7 @@ def runtime_of_process(pid: int) -> Runtime:
 
 
 def _pids_of(root: int) -> list[int]:
-    """A process and all that descend from it, whatever sessions they have made."""
+    """A process and all its descendants, in any session."""
     parents = {}
     for path in Path("/proc").iterdir():
         with suppress(ValueError, OSError):
@@ -182,7 +182,7 @@ def _executable(pid: int) -> str:
 
 @contextmanager
 def restored(action: Action) -> Iterator[None]:
-    """Afterwards pastes the lines that undo an action, and checks that they did."""
+    """Finally pastes the lines that undo an action, and checks that settings are restored."""
     before = read_huge_pages().settings
     try:
         yield
@@ -193,7 +193,7 @@ def restored(action: Action) -> Iterator[None]:
 
 
 def act(program: Program, name: str, *, touched_bytes: int = 0) -> Seen:
-    """Does what an action of this program says, and looks. `touched_bytes` are those of a run."""
+    """Follows an action of this program and measures memory. `touched_bytes` stand for a run's."""
     words = shlex.split(program.command)
     host = read_huge_pages()
     runtime = runtime_of_file(words[0], words[1:])
@@ -228,7 +228,7 @@ def needs(*names: str) -> None:
 
 
 def compiled(binary: Path, text: str, *options: str) -> Path:
-    """A C program made of its text, beside which it lies."""
+    """Compiles a C program beside its source."""
     source = binary.with_suffix(".c")
     source.write_text(text)
     subprocess.run(["gcc", "-O1", *options, "-o", str(binary), str(source)], check=True)
@@ -260,7 +260,7 @@ def test_the_jvm_takes_its_heap_from_a_pool(tmp_path: Path) -> None:
     needs("java", "javac")
     subprocess.run(["javac", "-d", str(tmp_path), str(FILL / "Fill.java")], check=True)
     seen = act(Program(f"java -Xmx512m -cp {tmp_path} Fill", "java"), "jvm-large-pages 2MiB")
-    # The part of the heap that it fills, at least.
+    # At least the part of the heap that the program fills.
     assert seen.shared >= 200
 
 
@@ -284,7 +284,7 @@ int main(void)
 
 
 def test_openmp(tmp_path: Path) -> None:
-    """Arrays of 8 MiB, which malloc maps one by one in each thread and asks huge pages for."""
+    """Arrays of 8 MiB: malloc maps each by itself in each thread and requests huge pages for it."""
     binary = compiled(tmp_path / "arrays", OPENMP, "-fopenmp")
     seen = act(Program(str(binary), "arrays"), "glibc-thp 2MiB")
     assert seen.large >= 140
@@ -346,8 +346,8 @@ def test_the_library_reaches_arenas_and_blocks(built: Path, arguments: str) -> N
 
 
 @pytest.mark.parametrize("arguments", ["100 150 4", LARGE])
-def test_what_the_tunable_alone_does_not_reach(built: Path, arguments: str) -> None:
-    """Why the other two tunables are there: arenas of threads, and blocks mapped one by one."""
+def test_the_tunable_alone_does_not_reach_arenas_and_blocks(built: Path, arguments: str) -> None:
+    """The other two tunables are for arenas of threads and for blocks mapped one by one."""
     seen = act(Program(f"{built / 'fill'} {arguments}", "fill"), "glibc-thp 2MiB")
     assert seen.large < 0.05 * seen.anonymous
 
@@ -394,7 +394,7 @@ def test_glibc_where_huge_pages_are_off(built: Path, name: str) -> None:
 
 
 def test_jemalloc_at_64_kib_where_huge_pages_are_always_on(built: Path) -> None:
-    """It asks for nothing there, so that the general setting has to change, too."""
+    """jemalloc requests nothing there, so the general setting has to change, too."""
     with general_setting("always"):
         program = Program(f"{built / 'fill'} {SMALL}", "fill", preload=JEMALLOC)
         seen = act(program, "jemalloc-thp 64KiB")
@@ -402,8 +402,8 @@ def test_jemalloc_at_64_kib_where_huge_pages_are_always_on(built: Path) -> None:
     assert seen.larger == 0
 
 
-def test_huge_pages_that_come_unasked_are_kept_off(built: Path) -> None:
-    """prctl: jemalloc's memory gets them where they are always on, and asks for none there."""
+def test_huge_pages_that_are_always_on_are_disabled(built: Path) -> None:
+    """By prctl: jemalloc's memory gets huge pages without a request where they are always on."""
     with general_setting("always"):
         program = Program(f"{built / 'fill'} {SMALL}", "fill", preload=JEMALLOC)
         kept = act(program, "thp-disable")
@@ -471,7 +471,7 @@ def file_pages(pid: int) -> int:
 
 @pytest.mark.parametrize("aligned", [True, False])
 def test_the_text_of_a_program(tmp_path: Path, aligned: bool) -> None:
-    """Read in pieces of 2 MiB, and mapped so where the linker has aligned it."""
+    """Text is read in pieces of 2 MiB, and mapped by huge pages if the linker has aligned it."""
     source = tmp_path / "text.c"
     source.write_text(
         "#include <stdio.h>\n#include <unistd.h>\n"
@@ -482,7 +482,7 @@ def test_the_text_of_a_program(tmp_path: Path, aligned: bool) -> None:
     binary = tmp_path / "text"
     options = ["-Wl,-z,max-page-size=0x200000"] if aligned else []
     subprocess.run(["gcc", "-o", str(binary), str(source), *options], check=True)
-    os.sync()  # dirty pages stay as they are
+    os.sync()  # dirty pages cannot be changed
     actions = {a.name: a for a in candidate_actions(binary, read_huge_pages())}
     if not aligned:
         assert "text-of text" not in actions
@@ -519,13 +519,13 @@ def test_python() -> None:
 @pytest.mark.parametrize(
     ("library", "fill"),
     [
-        # Arrays below 4 MiB, for which it does not ask.
+        # Arrays below 4 MiB, for which numpy does not request huge pages.
         ("numpy", "[numpy.ones(60_000) for _ in range(300)]"),
         ("polars", "polars.arange(0, 30_000_000, eager=True)"),
     ],
 )
 def test_libraries_of_python(tmp_path: Path, library: str, fill: str) -> None:
-    """The library among the mappings shows that the program uses it."""
+    """Mappings of the library show that the program uses it."""
     python = shutil.which("python3.11")
     if (
         python is None
@@ -635,7 +635,7 @@ AS_SERVER: dict[str, Any] = {
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A directory that other users reach, as those of pytest are not."""
+    """A directory that other users can enter, unlike the directories of pytest."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
 
@@ -657,7 +657,7 @@ def test_postgres(open_place: Path, name: str) -> None:
     sessions: list[subprocess.Popen[bytes]] = []
 
     def fill() -> None:
-        """From a session that stays, since shared memory counts where it is mapped."""
+        """Fills from a session that continues, as shared memory counts only while it is mapped."""
         until(lambda: subprocess.run([*client, "-c", ""], **AS_SERVER).returncode == 0)
         session = subprocess.Popen(
             client, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **AS_SERVER
@@ -688,7 +688,7 @@ def test_postgres(open_place: Path, name: str) -> None:
 
 
 def test_nginx_asks_for_no_huge_pages_by_default(open_place: Path) -> None:
-    """A server that forks before it serves: its processes have the tunable nevertheless."""
+    """The processes of a server that forks before it serves have the tunable, too."""
     needs("nginx")
     runtime = runtime_of_file("nginx")
     assert (runtime.kind, runtime.allocator) == ("native", "glibc")
@@ -722,7 +722,7 @@ def test_nginx_asks_for_no_huge_pages_by_default(open_place: Path) -> None:
 
     program = Program(f"nginx -c {open_place}/nginx.conf", "nginx", load)
     seen = act(program, "glibc-thp 2MiB")
-    # All of its processes together: nothing to gain from larger pages.
+    # All processes together have too little memory to gain from larger pages.
     assert seen.anonymous <= 32
 
 
@@ -763,7 +763,7 @@ def test_mariadb(open_place: Path) -> None:
             used.append(total - free + kept)
 
         see(replace(program, fill=reserved), action.command)
-    # The buffer pool, and both log buffers.
+    # Pages for the buffer pool and both log buffers.
     assert used[0] >= 64 + 16
 
 

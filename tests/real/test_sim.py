@@ -10,7 +10,7 @@ DESIGNS = ("base4k", "thp")
 
 
 def test_huge_pages_serve_a_table_of_random_updates(octavo: Octavo):
-    """GUPS over 32 MiB: each update misses with base pages, and hardly any with huge ones."""
+    """GUPS over 32 MiB: each update misses with base pages, and few miss with huge pages."""
     argv = workload("gups", "--table", "32MiB", "--updates", "100k")
     traced = octavo(argv, "--check", "--machine", "skylake", verb="sim")
     assert traced.status == 0, traced.stderr.decode()
@@ -26,8 +26,8 @@ def test_huge_pages_serve_a_table_of_random_updates(octavo: Octavo):
         assert count(design, "os", "peak_resident_bytes") > 32 << 20
         assert count(design, "walker", "walks") >= count(design, "tlb.l2", "misses")
     for row in traced.rows(counter="accesses"):
-        of = {"design": row["design"], "component": row["component"]}
-        hits, missed = (traced.row(**of, counter=name)["value"] for name in ("hits", "misses"))
+        keys = {"design": row["design"], "component": row["component"]}
+        hits, missed = (traced.row(**keys, counter=name)["value"] for name in ("hits", "misses"))
         assert row["value"] == hits + missed
 
 
@@ -97,6 +97,6 @@ def test_a_wrong_option_starts_nothing(tmp_path: Path):
 
 
 def test_an_interrupt_keeps_the_counts(tmp_path: Path):
-    document, said = interrupted("sim", place=tmp_path)
-    assert b"Which design? " in said
+    document, errors = interrupted("sim", place=tmp_path)
+    assert b"Which design? " in errors
     assert any(row["counter"] == "misses" and row["value"] > 0 for row in document["rows"])

@@ -1,9 +1,9 @@
-"""Virtual caches beside cachegrind's, on the same references, equal to the last miss.
+"""Virtual caches compared with cachegrind's on the same references: all misses are equal.
 
-Cachegrind's caches are indexed by virtual addresses, too. Its first levels are split, its last is
-not. And it counts by references where Octavo counts by lines, so that the two are equal where no
-reference spans lines of which both are missing. So each is compared with plain lists on Lackey's
-text, which count as it does.
+Cachegrind's caches are indexed by virtual addresses, too; its first level is split, and its last
+level is unified. Cachegrind counts references, and Octavo counts lines, so their misses are equal
+if no reference misses on two lines. Therefore each is compared with simple caches on Lackey's text
+that count in the same way.
 """
 
 import json
@@ -29,7 +29,7 @@ LARGE = (4 << 20, 16)
 
 
 class Lru:
-    """A cache of lines, as lists in the order of use."""
+    """A cache of lines; each set is a list in the order of use."""
 
     def __init__(self, size_bytes: int, ways: int) -> None:
         self.sets: list[list[int]] = [[] for _ in range(size_bytes // LINE // ways)]
@@ -38,13 +38,13 @@ class Lru:
 
     def hits(self, line: int) -> bool:
         held = self.sets[line % len(self.sets)]
-        is_there = line in held
-        if is_there:
+        is_hit = line in held
+        if is_hit:
             held.remove(line)
         held.insert(0, line)
         del held[self.ways :]
-        self.misses += not is_there
-        return is_there
+        self.misses += not is_hit
+        return is_hit
 
 
 def lines_of(item: lackey.Item) -> range:
@@ -52,8 +52,8 @@ def lines_of(item: lackey.Item) -> range:
 
 
 def by_lines(items: Iterable[lackey.Item], kinds: str, *levels: tuple[int, int]) -> list[int]:
-    """Misses of each level of one side, the second looked up by the misses of the first, as Octavo
-    counts them.
+    """Misses of each level of one side in lines, as Octavo counts; misses of the first level look
+    up the second.
     """
     first, last = (Lru(*level) for level in levels)
     for item in items:
@@ -65,8 +65,8 @@ def by_lines(items: Iterable[lackey.Item], kinds: str, *levels: tuple[int, int])
 
 
 def by_references(items: Iterable[lackey.Item], *levels: tuple[int, int]) -> dict[str, list[int]]:
-    """Misses of each level by side, as cachegrind counts them: the last level has both sides, and a
-    reference misses where any of its lines does.
+    """Misses of each level by side in references, as cachegrind counts: the last level is unified,
+    and a reference misses if any of its lines misses.
     """
     firsts, last = {"i": Lru(*levels[0]), "d": Lru(*levels[0])}, Lru(*levels[1])
     missed = {"i": [0, 0], "d": [0, 0]}
@@ -80,7 +80,7 @@ def by_references(items: Iterable[lackey.Item], *levels: tuple[int, int]) -> dic
 
 
 def cachegrind(argv: list[str], out: Path, first: tuple[int, int], last: tuple[int, int]):
-    """Its counts for the whole program, by event."""
+    """Cachegrind's counts for the whole program, by event."""
     caches = [f"--{name}={first[0]},{first[1]},{LINE}" for name in ("I1", "D1")]
     tool = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}"]
     caches.append(f"--LL={last[0]},{last[1]},{LINE}")
@@ -99,7 +99,7 @@ def octavo(trace: Path, first: tuple[int, int], last: tuple[int, int]) -> dict[s
         *(f"softvm.l1.{key}={value}" for key, value in zip(("bytes", "ways"), first, strict=True)),
         *(f"softvm.l2.{key}={value}" for key, value in zip(("bytes", "ways"), last, strict=True)),
     ]
-    # The machine's own caches want whole lines of that size.
+    # The machine's own caches must have a size of whole lines.
     settings += [f"cache.{name}.bytes={LINE}" for name in ("l1i", "l1d", "l2", "llc")]
     options = [word for setting in settings for word in ("--set", setting)]
     command = [OCTAVO, "sim", "-q", "--machine", "puma", "--design", "softvm_free", *options]
@@ -145,13 +145,12 @@ def test_all_miss_the_same(first: tuple[int, int], last: tuple[int, int], bfs: P
 
 @pytest.mark.parametrize("side", ["fetch", "data"])
 def test_one_pass_has_every_organisation(side: str, bfs: Program) -> None:
-    """All sets and ways at once (`--cache-lines`) beside a simulation of each alone: in the first
-    level always, in a second one where both are direct-mapped, so that the one has what the other
-    has.
+    """All sets and ways in one pass (`--cache-lines`) compared with simulations: for the first
+    level always, for the second if both levels are direct-mapped, as it then contains the first.
     """
     command = [OCTAVO, "curves", "-q", "--cache-lines", LINE, "--streams", side, "--json", "-"]
-    nothing = ["--without", "full,sets,working-sets,two-sizes", "--layout", "as-traced"]
-    done = natively([*command, *nothing, bfs.trace])
+    options = ["--without", "full,sets,working-sets,two-sizes", "--layout", "as-traced"]
+    done = natively([*command, *options, bfs.trace])
     assert done.status == 0, done.stderr.decode()
     missed = {
         (row["cache_bytes"], row["ways"]): row["misses"]
@@ -167,7 +166,7 @@ def test_one_pass_has_every_organisation(side: str, bfs: Program) -> None:
 
 
 def test_few_references_span_lines(bfs: Program) -> None:
-    """Else the ways of counting would differ by more."""
+    """The comparison above requires this."""
     data = [item for item in bfs.items if item.kind != "I"]
     assert len(data) > 50_000
     assert sum(len(lines_of(item)) > 1 for item in data) < 100

@@ -1,4 +1,4 @@
-"""The study of Tailored Page Sizes with real programs: a small one, and the whole."""
+"""The study of Tailored Page Sizes with real programs: a small study and the whole study."""
 
 import subprocess
 from pathlib import Path
@@ -18,12 +18,12 @@ def test_a_workload_is_counted_from_its_region_on():
     arguments = ("--table", "128MiB", "--updates", "100k", "--check", "no")
     gups = Program("gups", (str(WORKLOADS / "gups"), *arguments))
     missing = Program("missing", ("no-such-program",))
-    heard: list[str] = []
+    started: list[str] = []
     study = run_study(
-        Request(heard.append),
+        Request(started.append),
         chosen=[Subject(gups, "workload", {}), Subject(missing, "program", {})],
     )
-    assert heard == ["gups"]
+    assert started == ["gups"]
     assert study.skipped == {"missing": "not installed: no-such-program"}
     (m,) = study.measurements
     # An update is some ten instructions; filling the table was tens of millions.

@@ -1,4 +1,4 @@
-"""Threads with TLBs of their own, and processes that share a core, of real programs."""
+"""Real programs: threads with private TLBs, and processes that share a core."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def recorded(path: Path, *argv: str) -> str:
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A shell script that forks, and executes, and at its end becomes another program."""
+    """The trace of a shell script that forks, runs programs, and at its end executes another."""
     return recorded(tmp_path_factory.mktemp("shell") / "shell.oct", "sh", "-c", SCRIPT)
 
 
@@ -65,9 +65,9 @@ def test_time_slicing_keeps_counts_and_adds_misses(shell: str):
         for row in counts:
             assert row in of_apart
     assert len(apart.manifest["processes"]) > 7
-    # They take room from each other; and flushing leaves nothing of what tags keep.
+    # Processes evict each other's entries; flushing also loses the entries that tags keep.
     assert misses(apart) < misses(tagged) < misses(flushed)
-    # TLBs of a process's own, and TLBs flushed at each switch, do not get warmer by waiting.
+    # With longer turns, flushes are fewer.
     rarely = time_sliced(shell, processes="flush", quantum=10**9)
     assert misses(rarely) < misses(flushed)
     pages = {
@@ -101,7 +101,7 @@ def test_context_switches_cost_misses(threads: str):
     flushed = octavo.curves(threads, **SMALL, flush_every=1_000)
     switches = plain.counted["processes"][0]["instructions"] // 1_000
     assert switches > 10
-    # Each brings back what is in use, one page at least; no more than there are entries.
+    # Each switch causes misses for the pages in use: at least one, and at most the entries.
     more = misses(flushed) - misses(plain)
     assert 0 < more <= 16 * switches
     assert flushed.total["data"].stack[4096].pages == plain.total["data"].stack[4096].pages
@@ -129,7 +129,7 @@ def test_threads_of_their_own_add_up(threads: str):
         assert total.classes.total.misses == total.set_misses("low", 4096, 4, 4)
     instructions = [curves["data"].instructions for curves in of_threads.values()]
     assert sum(instructions) == private.counted["processes"][0]["instructions"]
-    # In turn they take each other's entries; alone they have them all.
+    # Rows of one thread have all components of curves.
     rows = [row for row in private.rows if row.get("thread") == 2]
     assert {"stream", "tlb.full", "tlb.sets", "two_sizes", "classes"} <= {
         row["component"] for row in rows

@@ -1,4 +1,4 @@
-"""docs/trace-format.md: a reader written from that page alone reads what Octavo reads."""
+"""docs/trace-format.md: a reader written from that page alone gives the same entries as Octavo."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -20,7 +20,7 @@ PROGRAMS = {
     "processes": ["sh", "-c", SCRIPT],
     "small": workload("dependences"),
     "allocations": workload("allocations", 100),
-    # Counts from where it asks for that itself.
+    # Begins counting by running `octavo ctl` itself.
     "part": ["sh", "-c", f"{OCTAVO} ctl $$ start; for i in 1 2 3 4 5; do echo $i; done"],
 }
 ALL = 1 << 40
@@ -49,12 +49,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 def theirs(path: Path, *, entries: int = ALL, start: int = 0) -> tuple[Sequence[Any], str | None]:
-    """The entries that Octavo lists from an instruction on, and the error that it finds."""
+    """The entries that Octavo lists from an instruction on, and the fault of the trace."""
     return _core.Trace.open(str(path)).list(entries=entries, from_instruction=start)
 
 
 def refuses(path: Path) -> bool:
-    """Whether Octavo finds something wrong with a trace."""
+    """Whether Octavo reports a fault in a trace."""
     try:
         return theirs(path)[1] is not None
     except _core.OctavoError:
@@ -62,7 +62,7 @@ def refuses(path: Path) -> bool:
 
 
 def ours(trace: Trace) -> Iterator[Entry]:
-    """The same of the other reader. Octavo does not list how a process describes itself."""
+    """The entries of the other reader, without descriptions of processes, which Octavo omits."""
     for entry in trace.entries():
         if isinstance(entry, Reference):
             yield entry
@@ -117,7 +117,7 @@ def describe(event: Event) -> str:
 
 
 def difference(some: Iterable[Entry], listing: Iterable[Any]) -> tuple[int, object, object] | None:
-    """The first place where entries differ from a listing of Octavo's."""
+    """The first difference between entries and a listing of Octavo: its index and both entries."""
     pairs = enumerate(zip_longest(some, (tuple(entry.values()) for entry in listing)))
     return next(((at, one, other) for at, (one, other) in pairs if one != other), None)
 
@@ -145,7 +145,7 @@ def test_streams(recorded: Recorded):
 
 
 def test_a_chunk_after_another(tmp_path: Path):
-    """Definitions outlast a chunk, and the bases of addresses do not. Octavo is made to seek."""
+    """Definitions remain valid after a chunk, bases of addresses do not. Octavo has to seek."""
     path = record(workload("long_store"), tmp_path / "trace.oct")
     begins = [frame.counts[0] for frame in Trace(path).frames() if frame.kind == CHUNK]
     start, end = begins[1] - 1000, begins[1] + 1000
@@ -168,8 +168,8 @@ def test_the_part_before_a_cut_is_read(recorded: Recorded, tmp_path: Path):
         next(entries)
 
 
-def test_every_byte_counts(recorded: Recorded, tmp_path: Path):
-    """A trace with any changed byte is never taken for whole."""
+def test_any_changed_byte_is_detected(recorded: Recorded, tmp_path: Path):
+    """A trace with a changed byte is reported as damaged by both readers."""
     whole, path = recorded("small").read_bytes(), tmp_path / "damaged.oct"
     for at in range(0, len(whole), 29):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])

@@ -1,4 +1,4 @@
-"""`octavo verify` on real programs: what each setting obtains, and the one line for a server."""
+"""`octavo verify` on real programs: the pages of each setting, and a server with one command."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_mallocs_switch_gives_a_block_huge_pages(tmp_path: Path) -> None:
     assert huge(found["as now"]) == 0
     assert huge(found["glibc-thp 2MiB"]) >= 100 * MIB
     assert huge(found["glibc-thp 2MiB"]) % PMD_PAGE == 0
-    # A fault for each page of 4 KiB, and one for each of 2 MiB.
+    # One fault for each 4 KiB page, or for each 2 MiB page.
     assert found["as now"]["minor_faults"] > 128 * MIB // 4096
     assert found["glibc-thp 2MiB"]["minor_faults"] < 128 * MIB // 4096 / 10
     assert found["glibc-thp 2MiB"]["peak_resident_bytes"] > 128 * MIB
@@ -57,7 +57,7 @@ def pool() -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sets huge pages aside")
-def test_mallocs_pool_is_of_the_size_that_a_run_measured(tmp_path: Path) -> None:
+def test_mallocs_pool_has_the_size_of_a_run(tmp_path: Path) -> None:
     program = workload("random_reads", "--block", "128MiB", "--reads", "200k")
     result, name, before = tmp_path / "run", "glibc-hugetlb 2MiB", pool()
     ran = natively([str(OCTAVO), "run", "-q", "--out", str(result), "--", *program])

@@ -1,6 +1,6 @@
-"""The layout of the installed package, made by scripts/make-wheel from what is built.
+"""The layout of the installed package, made by scripts/make-wheel from built files.
 
-`make wheel` makes the wheel and scripts/check-wheel installs it; both take too long for here.
+`make wheel` makes the wheel and scripts/check-wheel installs it; both take too long for a test.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""`--window`: parts of an execution that are traced, and what is followed between them."""
+"""`--window`: traced parts of an execution, and the events that are followed between them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_windows_that_hold_everything_change_no_number(window: str, octavo: Octa
     ],
     ids=["mappings", "threads", "forks", "executions"],
 )
-def test_what_happens_between_windows_is_followed(
+def test_events_between_windows_are_followed(
     command: list[str], octavo: Octavo, recorded: Recorded
 ):
     whole, parts = octavo(command), octavo(command, "--window", "10k/40k")
@@ -126,14 +126,14 @@ def test_what_happens_between_windows_is_followed(
         for traced in (whole, parts)
     ]
     assert events[0] == events[1]
-    # Every reference lies in a mapping of its process, and comes from one of its threads.
+    # The check finds no reference outside mappings or of unknown threads.
     trace = recorded(command, "--window", "10k/40k")
     checked = natively([OCTAVO, "check", trace])
     assert checked.status == 0, checked.stdout.decode()
 
 
-def test_a_process_goes_on_in_the_period_of_its_parent(octavo: Octavo):
-    # Each child lives for some hundred instructions: were it a period of its own, all were traced.
+def test_a_process_continues_the_period_of_its_parent(octavo: Octavo):
+    # Children have some hundred instructions: with periods of their own, all would be traced.
     traced = octavo(workload("forks", 20), "--window", "10k/1G")
     processes = {process["stream"] for process in windows_of(traced)["processes"]}
     assert processes == {0}
@@ -171,7 +171,7 @@ def test_windows_by_time(octavo: Octavo):
     assert windows["periodic"] == {"unit": "seconds", "traced": 0.05, "gap": 0.1, "warm": 0}
     begins = [window["begin_milliseconds"] for window in windows["processes"][0]["kept"]]
     assert len(begins) >= 3
-    # Each in a period of its own, and in the first part of it, as far as a busy machine lets it.
+    # Each window is in another period; on a busy machine it may begin late.
     periods = [begin // 150 for begin in begins]
     assert periods == sorted(set(periods))
 
@@ -191,20 +191,20 @@ def test_a_recorded_run_gives_the_windows_of_the_live_one(octavo: Octavo, record
 def test_a_stationary_program_is_estimated_within_the_interval(octavo: Octavo):
     command = workload("random_reads", "--block", "64MiB", "--reads", "400k")
     whole, parts = octavo(command), octavo(command, "--window", "20k/180k")
-    of = {"stream": "data", "page_size": 4096}
-    tlb = whole.row(component="tlb.data", **of)
+    keys = {"stream": "data", "page_size": 4096}
+    tlb = whole.row(component="tlb.data", **keys)
     truth = 1000 * tlb["misses"] / whole.count("instructions")
     (found,) = (
         one
         for one in windows_of(parts)["intervals"]
-        if not one["modelled"] and of.items() <= one.items()
+        if not one["modelled"] and keys.items() <= one.items()
     )
     assert found["low"] <= found["misses_per_kilo_instruction"] <= found["high"]
     assert found["low"] <= truth <= found["high"]
 
 
-def test_advice_on_windows_is_that_on_the_whole_execution(octavo: Octavo):
-    """The windows have fewer than 10 000 walks, and the whole execution has more."""
+def test_windows_give_the_advice_of_the_whole_execution(octavo: Octavo):
+    """The windows have fewer than 10,000 walks, and the whole execution has more."""
     argv = workload("gups", 64, 60_000)
 
     def advised(*options: str) -> int:
@@ -220,7 +220,7 @@ def test_advice_on_windows_is_that_on_the_whole_execution(octavo: Octavo):
     assert advised("--window", "100k/900k") == advised() == 2 << 20
 
 
-def test_what_warms_does_not_count_and_is_in_the_tlbs(octavo: Octavo):
+def test_warming_instructions_fill_tlbs_and_are_not_counted(octavo: Octavo):
     cold = octavo(STATIC, "--window", "30k/30k")
     warm = octavo(STATIC, "--window", "30k/30k", "--window-warm", "10k")
     kept = [windows_of(traced)["processes"][0]["kept"] for traced in (cold, warm)]
@@ -244,11 +244,11 @@ def test_what_warms_does_not_count_and_is_in_the_tlbs(octavo: Octavo):
             rate = 1000 * tlb["misses"] / windows["instructions"]
             assert found["misses_per_kilo_instruction"] == pytest.approx(rate)
     memory = {"component": "memory", "stream": "data", "page_size": 4096}
-    assert warm.row(**memory) == cold.row(**memory), "what was touched is touched"
+    assert warm.row(**memory) == cold.row(**memory), "warming counts as touching"
 
 
-def test_stale_tlbs_overestimate_misses_and_warming_lessens_that(octavo: Octavo):
-    # Each window finds pages that the program has used since the one before.
+def test_stale_tlbs_overestimate_misses_and_warming_reduces_that(octavo: Octavo):
+    # TLBs lack pages that the program has used since the window before.
     command = workload("random_reads", "--block", "4MiB", "--reads", "2M", "--check", "no")
     options = ("--tlb", "zen4", "--page-sizes", "4KiB")
     rates = []
@@ -276,7 +276,7 @@ def test_stale_tlbs_overestimate_misses_and_warming_lessens_that(octavo: Octavo)
         ("20M/-1", "give a time with its unit"),
     ],
 )
-def test_bad_windows_are_refused_in_a_sentence(window: str, said: str, octavo: Octavo):
+def test_invalid_windows_are_refused(window: str, said: str, octavo: Octavo):
     traced = octavo(["true"], "--window", window)
     assert traced.status == 2
     text = traced.stderr.decode()
@@ -293,7 +293,7 @@ def test_bad_windows_are_refused_in_a_sentence(window: str, said: str, octavo: O
         (("--start-after", "1M"), "exclude each other"),
     ],
 )
-def test_what_windows_do_not_go_with_is_refused(
+def test_options_that_exclude_windows_are_refused(
     options: tuple[str, ...], said: str, octavo: Octavo
 ):
     traced = octavo(["true"], "--window", "1M/9M", *options)

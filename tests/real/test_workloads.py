@@ -1,5 +1,5 @@
-"""The measured workloads of workloads/: their checks pass, and can fail; the same seed gives the
-same run, natively and traced; a bad option is an error."""
+"""The measured workloads of workloads/: their checks pass and can fail, the same seed gives the
+same run natively and traced, and a wrong option is an error."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Small:
 
     options: str
     least_bytes: int
-    """The bytes of its arrays together, by hand."""
+    """The bytes of all arrays, computed by hand."""
     operations: int
     region_references: int
     """A lower bound of the references of an operation: loads and stores of the arrays."""
@@ -25,9 +25,9 @@ class Small:
 
 SMALL = {
     "gups": Small("--table 1MiB --updates 20k", 1024 * KIB, 20096, 2),
-    # The edges and their two directions: 16 B an edge. Each direction is read, and met twice.
+    # The edges and their two directions: 16 B per edge. Each direction is read, and visited twice.
     "graph500": Small("--scale 10 --edge-factor 16 --roots 2", 16 * 16 * KIB, 0, 4),
-    # Energies, points and rows.
+    # Bytes are of energies, points and rows.
     "xsbench": Small("--nuclides 12 --points 200 --lookups 3k", 2400 * (8 + 48 + 48), 3000, 30),
     "ycsb": Small("--records 1k --operations 3k", 1000 * 1000 + 2048 * 16, 3000, 125),
     "hashjoin": Small("--build 10k --probe 40k --partition-bits 4", 50_000 * 32, 50_000, 5),
@@ -46,7 +46,7 @@ def small(name: str, *more: str) -> list[str]:
 
 
 def result(name: str, stdout: bytes) -> tuple[str, int, str]:
-    """The parts of the line: checked, operations, digest."""
+    """The parts of the program's line: checked, operations, digest."""
     matched = RESULT.fullmatch(stdout.decode())
     assert matched, stdout
     assert matched[1] == name
@@ -247,7 +247,7 @@ def test_traced(name: str, octavo: Octavo):
     touched_bytes = whole.row(**memory)["touched_bytes"]
     assert least_bytes <= touched_bytes <= 3 * least_bytes + 512 * KIB
 
-    # The times that it prints differ, and nothing else does: not even the references printing them.
+    # The printed times differ, but the traces are equal, including the references of printing.
     part = octavo(small(name), "--marks")
     part.check()
     assert part.run["trace_hash"] == whole.run["trace_hash"]
@@ -257,14 +257,14 @@ def test_traced(name: str, octavo: Octavo):
     assert part.count("references") < whole.count("references") / 2
 
 
-def test_updates_go_anywhere(octavo: Octavo):
+def test_updates_are_random(octavo: Octavo):
     traced = octavo(small("gups"), "--marks")
     misses = traced.row(component="tlb.data", page_size=4 * KIB)["misses"]
-    # 64 entries hold a quarter of the table's pages; the streams and the stack take two.
+    # 64 entries hold a quarter of the table's pages, less two for the streams and the stack.
     assert 0.75 < misses / SMALL["gups"].operations < 0.78
 
 
-def test_huge_pages_are_asked_for(octavo: Octavo):
+def test_huge_pages_are_requested(octavo: Octavo):
     little = ("--page-sizes", "4KiB")
     advised = {
         huge: octavo(small("hashjoin", "--huge", huge), *little).count("advise", "stream.events")
@@ -273,7 +273,7 @@ def test_huge_pages_are_asked_for(octavo: Octavo):
     assert advised["always"] == advised["never"] >= advised["default"] + 6
 
 
-def test_zipf_has_favourites(octavo: Octavo):
+def test_a_zipf_distribution_misses_less(octavo: Octavo):
     options = ("--records", "4k", "--operations", "10k", "--workload", "C")
     misses = {}
     for theta in ("0", "0.99"):
