@@ -16,7 +16,7 @@ from octavo.runtimes.detect import Runtime, runtime_of_file
 
 SIZES = (PMD_PAGE, 64 * KIB)
 SHARED_FOR_ALL = "shared-for-all"
-"""The name of the table's action for the shared memory of every program."""
+"""The line of the table for the shared memory of any program."""
 
 
 def candidate_actions(

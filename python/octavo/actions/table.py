@@ -107,7 +107,7 @@ class Where:
     command: str = ""
 
     def holds(self, subject: Subject, host: HugePages) -> bool:
-        """Whether all conditions hold. An unknown version counts as a recent one."""
+        """Whether all conditions hold. A version that is not known is taken for a recent one."""
         runtime = subject.runtime
         version, allocator = runtime.version, runtime.allocator_version
         return (
@@ -209,7 +209,7 @@ class Line:
 
 
 def lines_for(subject: Subject, host: HugePages, reaches: Reach) -> Iterator[Line]:
-    """The lines that apply to this memory of the program, in order of preference.
+    """The lines that apply to this memory of the program, the one to prefer first.
 
     Where the runtime has lines of its own, lines of the allocator below it are left out: they do
     not reach the memory that the runtime manages itself.

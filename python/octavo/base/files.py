@@ -220,7 +220,7 @@ class OutputDirectory:
     """The directory that `--out` names."""
 
     def __init__(self, name: str, *, force: bool) -> None:
-        """Makes the directory and a staging directory in it. Raises UsageError or CannotRun."""
+        """Makes the directory and a staging place inside it, or says why not."""
         check_directory_name(name)
         self._place = Path(name)
         self._made = not self._place.exists()
@@ -234,7 +234,7 @@ class OutputDirectory:
             self._staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._place))
 
     def _holds_files(self) -> bool:
-        """Whether there is more than staging directories: a run that was killed leaves its own."""
+        """Whether there is more than staging places: a run that was killed leaves its own."""
         return not all(entry.name.startswith(_STAGING) for entry in self._place.iterdir())
 
     def write(
@@ -311,8 +311,8 @@ def _replace_or_keep(
 def _written_elsewhere(
     shown: str, files: dict[str, Callable[[Path], None]], error: OSError
 ) -> Exception:
-    """Writes the files to a temporary directory instead, as the disk may be full after hours of
-    work. Returns a CannotRun that names it, or `error` where that fails, too.
+    """Writes the files to a directory for temporary files, as after hours the disk may be full, and
+    returns what says so; the error itself where that fails, too.
     """
     with suppress(OSError):
         other = Path(tempfile.mkdtemp(prefix="octavo-"))
@@ -345,7 +345,7 @@ def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool
     which the CannotRun that is raised gives.
     """
     if _is_special(place):
-        # Some writers, such as that of Parquet, need to seek.
+        # Some files, such as Parquet, are written back and forth.
         with tempfile.TemporaryDirectory(prefix=_STAGING) as directory:
             whole = Path(directory, place.name)
             writer(whole)

@@ -1,4 +1,4 @@
-"""Temporary directories that are removed in the end, also where their process was killed.
+"""Directories for a while, in the system's directory for such.
 
 A process that is killed leaves its directories behind. Each holds a file that its process locks as
 long as it lives; locks work across PID namespaces. The next process that makes such a directory
@@ -19,8 +19,8 @@ _NEW_LOCK = ".octavo-owner-new"
 
 
 class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
-    """A directory with a name that begins with `prefix`. It is removed like one of `tempfile`, or
-    when a later process makes one of the same prefix.
+    """A directory with a name that begins with `prefix`; it is removed as one of `tempfile` is, or
+    by a later one of the same prefix.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -32,7 +32,7 @@ class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
         # Some file systems have no locks: an abandoned directory stays there.
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Renamed after locking, so that the file is never there unlocked.
+            # Never there unlocked.
             new.rename(Path(self.name, _LOCK))
 
 

@@ -164,7 +164,7 @@ def resolve(
     format: str | None = None,
     **choices: Any,
 ) -> Plan:
-    """The plan of combinations, all checked to be simulable. Raises OctavoError."""
+    """The plan of combinations, all of which can be simulated. Raises OctavoError."""
     if format is not None:
         check_format(format)
     counted = resolve_counting(

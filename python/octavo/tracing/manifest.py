@@ -142,7 +142,7 @@ def partial_reason(
 
 
 def cautions(manifest: dict[str, Any]) -> list[str]:
-    """Warnings to show before any number: how the program failed, and where counts end."""
+    """Warnings that belong before any number: how the program failed, where counts end."""
     recorded = ((manifest.get("trace") or {}).get("about") or {}).get("exit")
     failure = failure_of(recorded or manifest["exit"])
     sentences = []
@@ -171,7 +171,7 @@ def warnings(manifest: dict[str, Any]) -> list[str]:
 
 
 def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
-    """The answer, with the words that it is for the part that ran if that may not be the whole."""
+    """The answer, limited to the part that ran where that need not be the whole program."""
     return f"For the part that ran: {answer}" if cautions(manifest) else answer
 
 

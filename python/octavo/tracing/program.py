@@ -144,12 +144,12 @@ def _has_capabilities(path: Path) -> bool:
 
 
 def check_format(program: Path) -> None:
-    """Refuses a program that the kernel cannot execute, or that is not for x86-64."""
+    """Refuses a program that the kernel could not execute, or a foreign one."""
     _check_format(program, program, _INTERPRETER_DEPTH)
 
 
 def _check_format(path: Path, program: Path, depth: int) -> None:
-    """Checks `path`, which is `program` itself or an interpreter of it."""
+    """Checks that `path`, the program itself or an interpreter of it, is of our kind."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
