@@ -12,8 +12,8 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _signals_as_in_a_terminal() -> None:
-    """A shell starts what runs in the background with these ignored, and nohup with SIGHUP;
-    programs inherit that.
+    """A shell starts background jobs with these signals ignored, and nohup with SIGHUP ignored;
+    programs inherit this, so the tests restore the defaults.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -22,7 +22,7 @@ def _signals_as_in_a_terminal() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_configuration_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A calibration of this machine would change what is expected of page walks."""
+    """A calibration of this machine would change the expected cost of page walks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
@@ -30,7 +30,7 @@ def _no_configuration_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> I
 
 @contextmanager
 def _settings_lock(operation: int) -> Iterator[None]:
-    """Of all workers and of all runs of the tests on this machine."""
+    """A lock that is shared by all workers and all test runs on this machine."""
     with (Path(tempfile.gettempdir()) / "octavo-test-settings.lock").open("w") as lock:
         fcntl.flock(lock, operation)
         yield
@@ -38,8 +38,8 @@ def _settings_lock(operation: int) -> Iterator[None]:
 
 @pytest.fixture
 def changes_settings() -> Iterator[None]:
-    """For a test that changes settings of huge pages in the system: it runs alone among those that
-    use one of these two fixtures.
+    """For a test that changes settings of huge pages in the system: no other test with one of these
+    two fixtures runs at the same time.
     """
     with _settings_lock(fcntl.LOCK_EX):
         yield
@@ -47,6 +47,6 @@ def changes_settings() -> Iterator[None]:
 
 @pytest.fixture
 def needs_settings() -> Iterator[None]:
-    """For a test that such a change would disturb: meanwhile no test changes settings."""
+    """For a test that depends on settings of huge pages: no test changes them at the same time."""
     with _settings_lock(fcntl.LOCK_SH):
         yield

@@ -1,5 +1,5 @@
-"""How many random cases a property test tries: the same ones in every run, unless more are asked
-for by `OCTAVO_CASES=N`, as `make test-long` does. The Rust tests follow the same variable.
+"""The number of random cases of a property test. The cases are the same in every run, unless
+`OCTAVO_CASES=N` requests more, as `make test-long` does. The Rust tests follow the same variable.
 """
 
 import os
@@ -10,12 +10,12 @@ FACTOR = int(os.environ.get("OCTAVO_CASES", "1"))
 
 
 def cases(usual: int) -> int:
-    """The number of cases of a test that usually tries so many."""
+    """The number of cases of a test that has `usual` by default."""
     return usual * FACTOR
 
 
 def use_profile() -> None:
-    """A case may take any time: another process may have the processor."""
+    """Sets no time limit for a case, as another process may have the processor."""
     is_usual = "OCTAVO_CASES" not in os.environ
     settings.register_profile(
         "octavo", max_examples=cases(100), deadline=None, derandomize=is_usual

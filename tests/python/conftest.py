@@ -33,7 +33,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser that is installed, without a window; skips the test where there is none."""
+    """An installed browser in headless mode; skips the test if there is none."""
     sync_api = pytest.importorskip("playwright.sync_api")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def finish() -> Callable[..., RunResult]:
-    """Makes a RunResult of a made-up Result, as a run would."""
+    """Makes a RunResult of a fake Result, as a run would."""
 
     def make(
         result: Result,
@@ -77,7 +77,7 @@ def finish() -> Callable[..., RunResult]:
 
 @pytest.fixture
 def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing but a made-up Valgrind and a made-up tool."""
+    """A PATH with only a fake Valgrind and a fake tool."""
     tools = tmp_path / "tools"
     tools.mkdir()
     write_script(tools / "valgrind", "echo valgrind-3.22.0")
@@ -89,7 +89,7 @@ def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch, fake_tools: Path) -> Callable[[FakeRun], None]:
-    """Puts a made-up run in the place of the tracer, for tests of the command line."""
+    """Replaces the tracer by a fake run, for tests of the command line."""
     write_script(fake_tools / "prog", "exit 0")
 
     def install(run: FakeRun) -> None:

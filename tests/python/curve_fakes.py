@@ -1,4 +1,4 @@
-"""Curves made up for tests: every number is chosen by the test that asks for it."""
+"""Fake curves for tests: each test chooses its numbers."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def table(misses: Misses, page_size: int, most_sets: int) -> bytes:
 
 
 def falling(page_size: int, sets: int, ways: int) -> int:
-    """Fewer misses with everything that is more; different for every TLB."""
+    """Misses that fall with each larger parameter and differ for every TLB."""
     return 10**9 // (page_size * sets * ways + sets)
 
 
 def pair(configuration: CurvesConfiguration, number: int, misses: Misses) -> CorePair:
-    """Two sizes: so many misses on small pages, a quarter of them on large ones."""
+    """Two sizes: the given misses on small pages, and a quarter as many on large pages."""
     chosen = configuration.two_sizes[number]
     entries, sets = configuration.max_entries, configuration.max_sets
 
@@ -93,7 +93,7 @@ def stream_curves(
     misses: Misses = falling,
     program_references: int | None = None,
 ) -> CoreCurves:
-    """A stream whose working set is as many bytes, summed, as the page size times the window."""
+    """A stream with a working set in bytes, summed over references, of page size times window."""
     sizes, entries, sets = (
         configuration.page_sizes,
         configuration.max_entries,

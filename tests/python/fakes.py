@@ -1,4 +1,4 @@
-"""Results and runs made up for tests: every number is chosen by the test that asks for it."""
+"""Fake results and runs for tests: each test chooses its numbers."""
 
 import itertools
 import stat
@@ -61,7 +61,7 @@ def footprints(
     base: int = 16 * 1024 * KIB,
     peak: int | None = None,
 ) -> list[Footprint]:
-    """Footprints over SIZES that have grown by so much over 4 KiB."""
+    """Footprints over SIZES with the given growth over 4 KiB."""
     return [
         Footprint(
             stream=stream,
@@ -130,8 +130,8 @@ def process(
     program: str = "/usr/bin/true",
     replaces: int | None = None,
 ) -> Process:
-    """A process image: that of the program itself, of one forked by it, or of one that replaces the
-    image of the stream `replaces` by exec.
+    """A process image: the program itself, a fork of it, or an image that replaces the stream
+    `replaces` by exec.
     """
     fetches = instructions
     return Process(
@@ -207,7 +207,7 @@ def progress(*, running: bool, seconds: float = 1.0) -> Progress:
 
 
 class FakeRun:
-    """A run that ends after so many waits, or when it is stopped."""
+    """A run that ends after a number of waits, or when it is stopped."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Naive TLBs, one reference at a time: slow models, written from the paper."""
+"""Simple models of TLBs that take one reference at a time, written from the paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stream_of(references: Sequence[Reference], stream: str) -> list[list[int]]:
 
 
 def in_program_time(references: Sequence[Reference], stream: str) -> list[list[int]]:
-    """The base pages that a stream has of each reference of the program."""
+    """The base pages that a stream accesses in each reference of the program."""
     made = []
     for kind, address, size in references:
         of_stream = stream in ("all", "fetch" if kind == "fetch" else "data")
@@ -31,7 +31,7 @@ def in_program_time(references: Sequence[Reference], stream: str) -> list[list[i
 
 
 class Lru:
-    """One set-associative TLB; a set is an ordered dictionary, the page used last at its end."""
+    """One set-associative TLB; a set is an ordered dictionary, the last used page at its end."""
 
     def __init__(self, sets: int, ways: int) -> None:
         self.sets: list[OrderedDict[object, None]] = [OrderedDict() for _ in range(sets)]
@@ -39,7 +39,7 @@ class Lru:
         self.misses = 0
 
     def look_up(self, at: int, page: object) -> bool:
-        """Whether the page was there; it is now."""
+        """Looks a page up and inserts it; returns whether it was there."""
         lru = self.sets[at % len(self.sets)]
         hit = page in lru
         if hit:
@@ -64,7 +64,7 @@ def misses(
     ways: int,
     index: Callable[[int], int] = lambda page: page,
 ) -> int:
-    """Of one TLB with pages of one size."""
+    """The misses of one TLB with pages of one size."""
     tlb = Lru(sets, ways)
     for pages in stream:
         for page in dict.fromkeys(page * BASE // page_size for page in pages):
@@ -73,7 +73,7 @@ def misses(
 
 
 def working_set(stream: Sequence[Sequence[int]], page_size: int, window: int) -> float:
-    """The average bytes in the window, the current reference included. The stream is in the
+    """The average bytes in the window, which includes the current reference. The stream is in the
     program's time.
     """
     pages = [{page * BASE // page_size for page in pages} for pages in stream]
@@ -104,14 +104,14 @@ class TwoSizes:
         self.byte_refs = 0
 
     def run(self, program: Sequence[Sequence[int]], looked_up: Sequence[bool]) -> TwoSizes:
-        """Takes all references of a program: each moves the window, then page sizes are decided,
-        once. Only some are looked up.
+        """Takes all references of a program: each first moves the window, then decides page sizes,
+        once. Only references with True in `looked_up` are looked up.
         """
         for time, (pages, is_looked_up) in enumerate(zip(program, looked_up, strict=True)):
             blocks = list(dict.fromkeys(page * BASE // self.small for page in pages))
             chunks = {block // self.blocks for block in (*self.last, *blocks)}
             self.last |= dict.fromkeys(blocks, time)
-            self.last = {of: at for of, at in self.last.items() if time - at < self.window}
+            self.last = {block: at for block, at in self.last.items() if time - at < self.window}
             for chunk in chunks:
                 self._decide(chunk)
             if is_looked_up:

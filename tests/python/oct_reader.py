@@ -1,7 +1,7 @@
-"""A reader of native traces, written from docs/trace-format.md and from nothing else.
+"""A reader of native traces, written from docs/trace-format.md alone.
 
-It shares no line with Octavo, is there to be read, and refuses a file of which anything that can
-be checked does not hold.
+It is independent of Octavo, is written to be read, and refuses a file that violates anything that
+can be checked.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ RECORDS = {
 
 
 class Damaged(Exception):
-    """The file is not as the page says."""
+    """The file is not as docs/trace-format.md says."""
 
 
 def check(holds: bool, what: str) -> None:
-    """Refuses a file of which something does not hold."""
+    """Raises Damaged if a condition does not hold."""
     if not holds:
         raise Damaged(what)
 
@@ -74,7 +74,7 @@ class Reference(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A record that is not a definition; its instruction is how many were before it."""
+    """A record that is not a definition; its instruction is the number of those before it."""
 
     stream: int
     instruction: int
@@ -113,7 +113,9 @@ class Frame(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A chunk's words; the counts are how many instructions were before, its own, references."""
+    """A chunk's words; the counts are the instructions before it, its own instructions, its
+    references.
+    """
 
     stream: int
     counts: tuple[int, int, int]
@@ -153,7 +155,7 @@ class Trace:
         check(self.data[place + HEADER.size + len(index) :] == end, "the end of the file")
 
     def frame(self, place: int) -> Frame:
-        """The frame at a place."""
+        """The frame at an offset."""
         at = place + HEADER.size
         header = self.data[place:at]
         check(len(header) == HEADER.size, "the file was cut: no index")
@@ -168,7 +170,7 @@ class Trace:
         return Frame(kind, stream, (counts[0], counts[1], counts[2]), first, second)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The words of all streams, chunk by chunk; manifest and streams become known with it."""
+        """The words of all streams, chunk by chunk; manifest and streams become known meanwhile."""
         for frame in self.frames():
             check(self.manifest is not None or frame.kind == MANIFEST, "a manifest comes first")
             if frame.kind == MANIFEST:

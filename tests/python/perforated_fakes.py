@@ -1,4 +1,4 @@
-"""Made-up measurements for tests of the study of perforated pages."""
+"""Fake measurements for tests of the study of perforated pages."""
 
 from octavo.base.units import MIB
 from octavo.studies.perforated_pages.random_accesses import Size

@@ -1,4 +1,4 @@
-"""The JSON Schemas of docs/, for documents that must keep to them."""
+"""The JSON Schemas of docs/, for documents that must be valid."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def validator_of(kind: str) -> jsonschema_rs.Validator:
-    """A validator of the documents of a command, whose schema is sound itself."""
+    """A validator of the documents of a command; checks the schema itself, too."""
     schema, run = schema_of(kind), schema_of("run")
     jsonschema_rs.meta.validate(schema)
     known = jsonschema_rs.Registry([(run["$id"], run)])

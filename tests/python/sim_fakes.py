@@ -1,5 +1,6 @@
-"""Simulations made up for tests: every number is chosen by the test that asks for it; and a
-stream whose counts are computed by hand."""
+"""Fake simulations for tests, with numbers that each test chooses, and a stream with counts that
+are computed by hand.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def design(
 def machine(
     name: str, of: Counts, *, intervals: Sequence[Counts] = (), stopped: str | None = None
 ) -> MachineCounts:
-    """As the extension gives it."""
+    """The counts of a machine in the form of the extension."""
 
     def listed(some: Counts) -> list[tuple[str, str, int]]:
         return [(component, counter, value) for (component, counter), value in some.items()]

@@ -48,14 +48,14 @@ FITTING = {
 
 
 def host(tmp_path: Path, general: str = "madvise", **own: str) -> HugePages:
-    """A machine with three sizes of THP; `own` has their settings, as `k64="always"`."""
+    """A machine with three sizes of THP; `own` has their settings, such as `k64="always"`."""
     words = {"k16": "never", "k64": "never", "k2048": "inherit", **own}
     sizes = {int(name[1:]): f"[{word}]" for name, word in words.items()}
     return machine(tmp_path, thp=f"[{general}]", sizes=sizes, hugetlb=(2048,), kernel="6.18.1")
 
 
 def given(settings: Mapping[str, str], *, asked: bool) -> int:
-    """The page that the kernel gives a fault: the largest size that is on (transhuge.rst)."""
+    """The page that the kernel gives at a fault: the largest size that is on (transhuge.rst)."""
     allowed = ("always", "madvise") if asked else ("always",)
     for size in sorted(SIZES, reverse=True):
         word = settings[size_file(size)]
@@ -90,7 +90,7 @@ def test_the_settings_give_the_size_that_was_meant(tmp_path: Path, general: str,
             assert given(after, asked=True) == given(found.settings, asked=True)
 
 
-def test_what_is_right_already_is_not_changed(tmp_path: Path) -> None:
+def test_a_setting_that_already_fits_is_not_changed(tmp_path: Path) -> None:
     found = host(tmp_path)
     needed = needed_to_ask(found, 2 * MIB, exactly=True)
     assert needed == {ENABLED: "madvise", size_file(2 * MIB): "inherit"}
@@ -107,7 +107,7 @@ def test_a_pool_counts_the_pages_that_are_free_already(tmp_path: Path) -> None:
 
 
 def fitting(line: Line) -> Runtime:
-    """A runtime that a line is for, with the facts that it wants."""
+    """A runtime that a line applies to, with the facts that it requires."""
     name = sorted(line.names)[0]
     base = FITTING.get(name, Runtime("/bin/x", name, allocator="glibc"))
     version = line.where.version
@@ -179,7 +179,7 @@ def test_candidates_have_names_of_their_own_and_begin_with_those_of_one_process(
     assert not wide[0]
 
 
-def test_what_comes_by_itself_is_no_candidate_and_needs_nothing(tmp_path: Path) -> None:
+def test_pages_that_come_by_themselves_need_no_action(tmp_path: Path) -> None:
     mimalloc = replace(
         GLIBC, allocator="mimalloc", facts=frozenset({"mimalloc-allow-thp", "static"})
     )
@@ -214,7 +214,7 @@ def test_large_mappings_of_a_runtime_of_small_pieces_are_reached(tmp_path: Path)
         assert next(action.name for action in found if action.kind != "note") == first
 
 
-def test_what_is_set_already_is_not_advised_again(
+def test_options_that_are_set_are_not_advised_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def names(subject: Subject) -> list[str]:
@@ -341,7 +341,7 @@ def test_static_variables_that_miss_get_the_library(
     assert [action.name or action.kind for action in found] == names
 
 
-def test_static_variables_alone_get_what_reaches_them(tmp_path: Path) -> None:
+def test_static_variables_alone_get_the_library(tmp_path: Path) -> None:
     region = region_advice("anon 8MiB #1")
     case = replace(region.case, region_kind="data", path=sys.executable)
     found = actions_for(replace(region, case=case), host(tmp_path), subject=Subject(GLIBC))
@@ -366,7 +366,7 @@ def test_the_subject_of_data_is_the_process_whose_data_miss_most() -> None:
 
 
 def test_the_subject_of_data_is_the_process_that_misses_in_shared_memory() -> None:
-    """Not its parent, which starts the processes that share memory and only waits for them."""
+    """The subject is not the parent, which starts these processes and only waits for them."""
     tlb = {"component": "tlb.data", "stream": "data"}
     rows = []
     for process, kind, misses in ((0, "heap", 20), (1, "heap", 10), (1, "shared", 900)):
@@ -426,7 +426,7 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
 
 
 def test_a_block_of_malloc_that_has_moved_is_still_one_of_malloc() -> None:
-    """It has touched more than it ever had at a time, at one place after the other."""
+    """The block has touched more than its size at any time, as it lay at several addresses."""
     moved = memory_row("anon", "anonymous", 160 * MIB, 4096, 64 * MIB)
     tlb = {**moved, "component": "tlb.data", "stream": "data", "misses": 900}
     whole = data_advice(MISS_UNTIL_2M).case
@@ -504,7 +504,7 @@ def test_a_program_of_one_thread_has_no_arenas_of_threads(threads: list[int], ar
 
 
 @pytest.mark.parametrize(("asked", "refuses"), [(64, True), (30, False), (0, False)])
-def test_memory_that_is_to_have_no_huge_pages_gets_none(
+def test_memory_with_forbidden_huge_pages_gets_no_action(
     tmp_path: Path, asked: int, refuses: bool
 ) -> None:
     row = memory_row("anon", "anonymous", 64 * MIB, 4096, 64 * MIB)
@@ -549,7 +549,7 @@ def test_blocks_of_threads_need_one_arena_too() -> None:
         ((6, 18), 252, 2, ""),
     ],
 )
-def test_unasked_pages_are_kept_off_by_what_the_kernel_and_systemd_know(
+def test_unwanted_huge_pages_are_disabled_by_means_of_the_kernel_and_systemd(
     tmp_path: Path, kernel: tuple[int, ...], version: int, flags: int, setting: str
 ) -> None:
     library = tmp_path / f"usr/lib/systemd/libsystemd-shared-{version}.so"
@@ -606,7 +606,9 @@ def test_what_needs_settings_first_is_not_tried(tmp_path: Path) -> None:
 
 
 def test_a_trial_shows_what_this_kernel_gives() -> None:
-    """Against its settings, as far as memory is not fragmented; and none where it is forbidden."""
+    """A trial shows the size of the settings, if memory is not fragmented, and none where it is
+    forbidden.
+    """
     found = read_huge_pages()
     trial = try_pages()
     if found.thp is None:
@@ -689,7 +691,7 @@ def test_the_pool_of_malloc_is_as_large_as_the_memory_of_a_run(tmp_path: Path) -
 
 
 def test_the_pool_of_malloc_holds_its_blocks_as_a_whole(tmp_path: Path) -> None:
-    """hugetlbfs reserves all of a mapping, or nothing; and the heap needs a page beside it."""
+    """hugetlbfs reserves all of a mapping or nothing, and the heap needs one page more."""
     block = memory_row("anon", "anonymous", 8 * MIB, 4096, 256 * MIB + 4096)
     counter = {**block, "component": "stream", "counter": "malloc_bytes", "value": block["bytes"]}
     rows = [block, {**block, "page_size": 2 * MIB}, counter]

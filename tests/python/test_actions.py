@@ -38,7 +38,7 @@ def machine(
     libc: str = "glibc 2.36",
     config: str | None = None,
 ) -> HugePages:
-    """A machine under `root`, as its files would show it."""
+    """A fake machine whose files are under `root`."""
     (root / "proc").mkdir(exist_ok=True)
     (root / "proc/cpuinfo").write_text(f"processor : 0\nvendor_id : {vendor}\n")
     directory = root / "sys/kernel/mm/transparent_hugepage"
@@ -155,7 +155,9 @@ def test_what_is_off_is_switched_on_first(tmp_path: Path) -> None:
 
 
 def test_under_always_malloc_grows_in_steps_that_huge_pages_fit_into(tmp_path: Path) -> None:
-    """hugetlb=1 does nothing there: glibc asks only where the setting is `madvise`."""
+    """hugetlb=1 has no effect there, as glibc requests huge pages only where the setting is
+    `madvise`.
+    """
     actions = actions_for(
         data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="[always] madvise never")
     )
@@ -251,7 +253,7 @@ def test_file_text_where_khugepaged_may(tmp_path: Path) -> None:
     assert kinds(actions_for(region_advice("prog text"), found)) == ["linker", "madvise"]
 
 
-def test_a_size_that_only_shared_memory_has_is_none_for_us(tmp_path: Path) -> None:
+def test_a_size_of_shared_memory_alone_is_not_listed(tmp_path: Path) -> None:
     directory = tmp_path / "sys/kernel/mm/transparent_hugepage/hugepages-8kB"
     directory.mkdir(parents=True)
     (directory / "shmem_enabled").write_text("always inherit [never]\n")
@@ -319,7 +321,7 @@ def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> No
     assert kinds(actions_for(region_advice("shared"), machine(tmp_path))) == ["note"]
 
 
-def test_a_file_of_data_is_not_linked_anew(tmp_path: Path) -> None:
+def test_a_data_file_gets_no_advice_to_link_again(tmp_path: Path) -> None:
     assert "linker" not in kinds(actions_for(region_advice("table data"), machine(tmp_path)))
 
 
@@ -394,7 +396,7 @@ def test_sparse_memory_gets_the_fill_that_lets_the_library_act(
 
 
 def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> None:
-    """References outside all mappings, as of a trace that has none."""
+    """The region has references outside all mappings, as in a trace without mappings."""
     other = region("other", "other", misses=MISS_UNTIL_2M)
     other["bytes"] = 0
     lru = load_preset("lru64")

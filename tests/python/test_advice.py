@@ -54,7 +54,7 @@ def test_the_knee_is_the_smallest_size_past_which_misses_hardly_fall() -> None:
 
 
 def test_memory_of_a_whole_program_is_no_more_than_was_resident_at_one_time() -> None:
-    """Of a program that unmaps memory and maps more: what it ever touched grows little."""
+    """The program unmaps memory and maps more, so all memory that it ever touched grows little."""
     freed = process(0, data_misses=KNEE_AT_16K, data_base=80 * MIB, data_growth=[0, *[0.05] * 9])
     freed["footprints"][-10:] = footprints("all", [0, *[0.5] * 9], base=90 * MIB, peak=20 * MIB)
     _, data = advise(freed)
@@ -72,7 +72,7 @@ def test_where_memory_starts_to_grow_is_said() -> None:
     assert "memory starts to grow at 32 KiB" in advice.text
 
 
-def test_memory_forbids_what_misses_would_like() -> None:
+def test_growth_of_memory_rules_out_a_size_with_few_misses() -> None:
     advice = for_data(STEADY, STEEP_GROWTH, data_base=256 * MIB)
     assert advice.page_size == 16 * KIB
     assert advice.reason == "memory"
@@ -87,7 +87,7 @@ def test_memory_may_forbid_every_larger_size() -> None:
 
 
 def test_little_memory_is_no_reason_to_refuse() -> None:
-    """892 KiB more are 100% of a small program's memory, and nothing to a machine."""
+    """Another 892 KiB are 100% of a small program's memory, but few for a machine."""
     grown = [0, *[1.0] * 9]
     assert for_data(STEADY, grown, data_base=892 * KIB).reason != "memory"
     assert for_data(STEADY, grown, data_base=9 * MIB).reason == "memory"

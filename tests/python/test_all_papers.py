@@ -1,4 +1,4 @@
-"""`octavo reproduce all`: every paper once, with what an earlier run left behind."""
+"""`octavo reproduce all`: runs every paper once, and continues an earlier run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def octavo(*arguments: str) -> Result:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The studies that are run, none of which measures anything."""
+    """The studies that are run; none of them measures anything."""
     names: list[str] = []
 
     def start(name: str, request: Request) -> Reproduction:
@@ -140,7 +140,7 @@ def test_a_claim_of_many_programs_holds_where_most_agree(monkeypatch: pytest.Mon
         (["all", "-o", "{begun}"], "has a reproduction with 5 instructions a program"),
     ],
 )
-def test_mistakes_get_a_sentence(
+def test_usage_errors_have_messages(
     started: list[str], tmp_path: Path, arguments: Sequence[str], sentence: str
 ) -> None:
     names = {name: str(tmp_path / name) for name in ("out", "file", "full", "begun")}
@@ -175,7 +175,7 @@ def test_a_damaged_study_is_named(started: list[str], tmp_path: Path) -> None:
 
 
 class Octavo:
-    """Stands for octavo: counts the commands, and records traces that differ each time."""
+    """A fake octavo: counts the commands, and records traces that differ each time."""
 
     def __init__(self) -> None:
         self.commands: list[str] = []
@@ -199,7 +199,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Octavo:
 
 
 def study(trace_count: int = 1) -> list[dict[str, Any]]:
-    """Records `true` and reads the trace twice, as the studies do."""
+    """A study that records `true` and reads the trace twice."""
     program = [programs.Program(f"program {n}", ("true", str(n))) for n in range(trace_count)]
 
     def measure(_: programs.Program, trace: Path) -> list[dict[str, Any]]:
@@ -238,7 +238,7 @@ def test_programs_have_parts_of_their_own(fake: Octavo, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lost", ["*.oct", "*.json.gz"])
 def test_parts_of_another_trace_are_not_used(fake: Octavo, tmp_path: Path, lost: str) -> None:
-    """A trace that is recorded again is another one."""
+    """A trace that is recorded again differs from the first."""
     with keeping(Keeper(tmp_path, "1")):
         before = study()
     for path in tmp_path.glob(lost):
@@ -263,7 +263,7 @@ def test_a_damaged_part_is_computed_again(tmp_path: Path) -> None:
         assert document_of(["run", "true"], compute) == {"number": 1}
 
 
-def test_what_fails_is_not_kept(tmp_path: Path) -> None:
+def test_a_failed_part_is_not_kept(tmp_path: Path) -> None:
     def fail() -> dict[str, Any]:
         raise programs.NotMeasured("no")
 
@@ -298,7 +298,9 @@ with keeping(Keeper(Path({str(tmp_path)!r}), "1")):
 
 
 def test_the_version_of_parts_covers_every_engine(tmp_path: Path) -> None:
-    """All crates of the extension, and those that they need, but for what measures processors."""
+    """The version covers all crates of the extension and their dependencies, except crates that
+    measure processors.
+    """
     needed: set[str] = set()
     waiting = {"octavo-py"}
     while waiting:

@@ -21,7 +21,7 @@ PROGRAM = ["server", "--port", "7 7"]
 
 
 def item(stream: str, size: int, gain: tuple[float, float, float], **more: Any) -> Record:
-    """A piece of advice about the whole program, or about the region that `more` names."""
+    """A piece of advice on the whole program, or on the region that `more` names."""
     named = {"low": gain[0], "expected": gain[1], "high": gain[2]}
     return {
         "scope": "region" if "region" in more else "program",
@@ -88,7 +88,7 @@ def test_pages_of_both_code_and_data_grow_once() -> None:
 
 
 def test_one_piece_grows_by_no_more_than_all_memory() -> None:
-    """Large pages of data that hold code, too, are not growth of the code's memory."""
+    """Large pages of data that also hold code are not growth of the code's memory."""
     data = item("data", HUGE, (0.02, 0.03, 0.04), growth_bytes=12 * MIB)
     code = item("fetch", BASE, (0, 0, 0))
     assert answer(code, data, growth=10 * MIB).growth_bytes == 10 * MIB
@@ -165,7 +165,7 @@ def test_verify_has_the_share_in_use_of_the_line_to_paste() -> None:
     assert answer(data).verify.endswith("verify --min-fill 30% -- server --port '7 7'")
 
 
-def test_what_verify_tries_unasked() -> None:
+def test_settings_that_verify_tries_by_default() -> None:
     host = read_huge_pages()
     command = ["nice", sys.executable, "x.py"]
     for action in candidate_actions(sys.executable, host, ["x.py"]):
@@ -367,7 +367,7 @@ def test_a_library_that_makes_pages_of_memory_in_use_saves_no_first_touches() ->
 
 
 def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late() -> None:
-    """Nor does it take time to make them."""
+    """Such pages do not take time to make, either."""
     library = {**act("apply", "octavo apply server"), "name": "preload"}
     data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[library])
     data["gain_of_walks"] = {"low": 0.01, "expected": 0.05, "high": 0.09}

@@ -256,7 +256,9 @@ Pages = dict[int, tuple[int, int] | None]
 
 
 class FakeProcess:
-    """A process whose 2 MiB ranges have so many pages: present and exclusive, or huge."""
+    """A process; each of its 2 MiB ranges has a number of pages that are present and exclusive, or
+    is huge.
+    """
 
     def __init__(self, pages: Pages, errors: dict[int, int] | None = None) -> None:
         self.pages = pages
@@ -397,7 +399,7 @@ def test_neighbours_are_collapsed_together() -> None:
     assert (works[0].done, process.calls) == (36, 4)
 
 
-def test_a_missing_privilege_is_one_sentence() -> None:
+def test_a_missing_privilege_is_an_error() -> None:
     process = FakeProcess(full(1), {HUGE: errno.EPERM})
     with pytest.raises(CannotRun, match="needs the capability CAP_SYS_NICE"):
         run(process, work_on(process, mapping(HUGE, HUGE)))
@@ -412,7 +414,7 @@ def test_a_result_that_advises_nothing_is_named_for_a_process(tmp_path: Path) ->
     assert chosen in " ".join(done.output.split())
 
 
-def test_a_process_of_another_user_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_another_user_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(traced: Sequence[Path], *running: Path) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(running[0]))
 

@@ -1,6 +1,6 @@
-"""`octavo calibrate`: figures from made-up samples, and a short real measurement.
+"""`octavo calibrate`: results from computed samples, and a short real measurement.
 
-No test looks at a time that was measured: what else the machine does may make any of them longer.
+No test depends on measured times, as other programs may make any of them longer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def made_up(
     entry_bytes: int = HUGE,
     huge_pages: int = 4096,
 ) -> CalibrationSamples:
-    """Samples of a machine whose TLBs are fully associative and LRU, without noise."""
+    """Samples of a machine with fully associative LRU TLBs, without noise."""
     walk = walks or {SMALL: 40.0, HUGE: 30.0}
 
     def ticks(lines: int, entries: float, page: int) -> list[float]:
@@ -287,7 +287,7 @@ def test_latencies_that_scatter_are_said() -> None:
 @pytest.mark.parametrize("entry_bytes", [4 * KIB, 16 * KIB, 64 * KIB])
 @pytest.mark.parametrize("first", [64, 96])
 def test_pages_that_the_host_has_in_pieces_are_noticed(entry_bytes: int, first: int) -> None:
-    """The control needs more entries then, and its second-level hits are accounted for."""
+    """The control then needs more entries, and its second-level hits are taken into account."""
     found = figures(made_up(entry_bytes=entry_bytes, first=first))
     assert found.entry_bytes == {HUGE: entry_bytes}
     assert any("covers" in note and "of a 2 MiB page" in note for note in found.notes)
@@ -381,7 +381,9 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_memory_that_the_host_took_back_costs_more_at_first_touches() -> None:
-    """Seven samples of two pages are quick, and one between slow ones; 1000 ticks are usual."""
+    """Seven samples of two pages are fast, and a fast one lies between slow ones; 1000 ticks are
+    usual.
+    """
     samples = made_up()
     samples["faults"][1]["ticks"] = [1000.0] * ROUNDS
     ticks = [1100.0] * 7 + [40_000.0] * 3 + [1000.0] + [50_000.0] * 5
@@ -414,7 +416,7 @@ def cache_files(root: Path) -> None:
 
 
 def cpu_files(root: Path) -> None:
-    """A Zen 3."""
+    """The files of a Zen 3."""
     (root / "proc").mkdir()
     (root / "proc/cpuinfo").write_text(
         "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nmodel name : EPYC\n"
@@ -669,7 +671,7 @@ def test_a_busy_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class FakeJob:
-    """A measurement that was stopped or not."""
+    """A measurement that may have been stopped."""
 
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
@@ -705,7 +707,7 @@ def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
-    """One short measurement of this machine: its file, its JSON and what was shown."""
+    """One short measurement of this machine: its file, its JSON and its text."""
     place = tmp_path_factory.mktemp("calibration")
     file, document = place / "quick.toml", place / "quick.json"
     done = octavo(

@@ -1,4 +1,4 @@
-"""The calibration file: what is written is read, and what is wrong is named."""
+"""The calibration file: a written file can be read again, and errors in files are named."""
 
 from __future__ import annotations
 

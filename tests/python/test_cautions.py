@@ -1,4 +1,4 @@
-"""Warnings that precede any number of a program that failed or was stopped."""
+"""Warnings before all numbers of a program that failed or was stopped."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The extension `octavo._core` by itself: results of its functions, and errors that they raise."""
+"""The extension `octavo._core` by itself: results and errors of its functions."""
 
 from __future__ import annotations
 

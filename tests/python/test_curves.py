@@ -1,4 +1,4 @@
-"""`octavo curves` through the extension: exact numbers on small traces, files and refusals."""
+"""`octavo curves` through the extension: exact numbers on small traces, files and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
 
 
 def made_up(seed: int) -> list[Reference]:
-    """References near one another and far apart, some of them across two pages."""
+    """References near each other and far apart; some span two pages."""
     rng = random.Random(seed)
     made: list[Reference] = []
     while len(made) < 1500:
@@ -82,7 +82,7 @@ def test_full_misses_are_those_of_a_naive_tlb(
 
 
 def fold(page: int, bits: int) -> int:
-    """The page number cut into pieces of so many bits, exclusive-ored."""
+    """Pieces of the page number, of a number of bits each, combined by exclusive or."""
     folded = 0
     while bits and page:
         folded ^= page & ((1 << bits) - 1)

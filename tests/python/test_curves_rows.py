@@ -1,4 +1,4 @@
-"""Rows, sums and tables of curves that are made up."""
+"""Rows, sums and tables of fake curves."""
 
 from __future__ import annotations
 

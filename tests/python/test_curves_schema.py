@@ -1,4 +1,4 @@
-"""The documents of curves keep to docs/curves.schema.json, which refuses what is none."""
+"""The documents of curves are valid by docs/curves.schema.json, which refuses invalid ones."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_the_commands_of_guides_run(page: str, tmp_path: Path) -> None:
 
 @contextmanager
 def as_server(page: str, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A directory and a user for the examples of a page: PostgreSQL does not run as root."""
+    """A directory and a user for the examples of a page, as PostgreSQL does not run as root."""
     if "postgresql" not in page or os.geteuid() != 0 or not shutil.which("pg_isready"):
         yield place, {}
         return
@@ -135,7 +135,7 @@ def as_server(page: str, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 @pytest.mark.long
 def test_the_memory_behind_cxl_is_read(tmp_path: Path) -> None:
-    """The program of the guide does not fit into the local memory."""
+    """The guide's program does not fit into the local memory."""
     page = "how-to/study-a-design.md"
     record = "octavo record -q --out sorting.oct -- sort /usr/bin/sort > sorted"
     (far,) = (script for script in examples(page, "sh") if "cxl" in script)
@@ -181,7 +181,7 @@ def test_example_of_a_machine_is_simulated(tmp_path: Path) -> None:
 
 
 def test_example_of_a_study_is_run(tmp_path: Path) -> None:
-    """In a copy of the package, to which the page's files are added as it says."""
+    """Runs in a copy of the package with the files of the page added."""
     page = "developing/studies.md"
     package = tmp_path / "octavo"
     shutil.copytree(Path(octavo.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
@@ -211,7 +211,9 @@ IN_CLONE = (".venv", "build", "workloads", "Cargo.lock", "Makefile")
 
 
 def readme_commands() -> list[str]:
-    """Every line that a reader would paste: of `sh` blocks, and behind `$` in `console` blocks."""
+    """Every line that a reader would paste: lines of `sh` blocks, and lines after `$` in `console`
+    blocks.
+    """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = []
     for language, block in re.findall(r"```(sh|console)\n(.*?)```", text, flags=re.DOTALL):
@@ -248,7 +250,7 @@ def test_readme_has_commands_of_octavo_and_make_alone() -> None:
 
 @pytest.mark.parametrize("command", readme_commands())
 def test_readme_commands_are_understood(command: str) -> None:
-    """Options and arguments are parsed, and files of the clone that they name are there."""
+    """Options and arguments are parsed, and files of the clone that they name exist."""
     arguments = octavo_arguments(command)
     if arguments is None:
         return

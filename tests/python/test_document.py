@@ -25,7 +25,7 @@ FALLING = tuple(10_000_000 >> step for step in range(10))
 
 
 def without_data() -> Result:
-    """A program that never touched memory but to fetch its code."""
+    """A program that accessed memory only to fetch its code."""
     made = process(0, data_references=0)
     made["curves"] = [curve for curve in made["curves"] if curve["stream"] == "fetch"]
     for footprint in made["footprints"]:

@@ -1,4 +1,4 @@
-"""T = T_IDEAL + T_L1DTLBM + T_PW, by hand; and the files of `perf stat`."""
+"""T = T_IDEAL + T_L1DTLBM + T_PW, compared with results by hand, and files of `perf stat`."""
 
 from __future__ import annotations
 
@@ -91,8 +91,9 @@ MEASURED = Measured(
 
 
 def test_measured_terms_by_hand() -> None:
-    """1000 cycles saved with 2000 of walks: half of them are lost time. Twice as many
-    instructions were measured as were simulated."""
+    """1000 cycles are saved and walks have 2000: half of these are lost time. Twice as many
+    instructions were measured as simulated.
+    """
     assert MEASURED.lost_share == 0.5
     time = MEASURED.time(HUGE, HUGE)
     assert time is not None

@@ -1,4 +1,4 @@
-"""The figures of the explanations: drawn by their script, and part of each page of the site."""
+"""The figures of the explanations are up to date, and are parts of the site's pages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_each_explanation_has_a_figure() -> None:
 
 
 def test_letters_of_figures_stay_inside() -> None:
-    """By the width of a letter, at most 0.62 of its height on average."""
+    """By the average width of a letter, at most 0.62 of its height."""
     for draw in FIGURES.values():
         figure = draw().svg()
         (height,) = map(int, re.findall(r'viewBox="0 0 480 (\d+)"', figure))

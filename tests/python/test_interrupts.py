@@ -51,7 +51,7 @@ octavo.__main__.main()
 
 
 def after_each_import(*arguments: str) -> list[str]:
-    """How `octavo` ends when Ctrl-C arrives at an import: a line for each import, in order."""
+    """How `octavo` ends if Ctrl-C arrives at an import: a line for each import, in order."""
     done = subprocess.run(
         [sys.executable, "-c", AT_EVERY_IMPORT, *arguments],
         capture_output=True,
@@ -184,7 +184,7 @@ def test_an_interrupted_run_reports_its_next_step(waits: int, quiet: bool) -> No
 
 
 class InterruptedRead:
-    """A trace that is interrupted in its middle."""
+    """A trace that is interrupted while it is read."""
 
     def wait(self, timeout_seconds: float) -> object:
         os.kill(os.getpid(), signal.SIGINT)

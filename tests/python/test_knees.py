@@ -1,4 +1,4 @@
-"""Knees of made-up curves: sharp and gradual ones, noise, disturbances, missing levels."""
+"""Knees of computed curves: sharp and gradual ones, noise, disturbances, missing levels."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HIT, WALK = 7.0, 40.0
 
 
 def sharp(first: int, second: int) -> Callable[[int], float]:
-    """Two fully associative LRU levels used in turn: all hit, or all miss."""
+    """Two fully associative LRU levels with cyclic accesses: all hit, or all miss."""
     return lambda pages: 0.0 if pages <= first else HIT if pages <= second else HIT + WALK
 
 
 def gradual(first: int, second: int) -> Callable[[int], float]:
-    """A second level whose sets fill unevenly: misses from 0.6 to 1.6 times its entries."""
+    """A second level with unevenly filled sets: misses from 0.6 to 1.6 times its entries."""
 
     def cost(pages: int) -> float:
         if pages <= first:
@@ -38,7 +38,7 @@ def gradual(first: int, second: int) -> Callable[[int], float]:
 def curve(
     cost: Callable[[int], float], *, noise: float = 0.0, seed: int = 1, most: int = PAGES[-1]
 ) -> list[CurvePoint]:
-    """Rounds of a curve; each sample is off by a normal error, and one in ten is disturbed."""
+    """Rounds of a curve; each sample has a normal error, and one in ten is disturbed."""
     draw = random.Random(seed)
 
     def sample(cycles: float) -> float:

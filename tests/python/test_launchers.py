@@ -1,4 +1,4 @@
-"""Programs that are started through others."""
+"""Programs that are started through launchers, such as `env`."""
 
 import pytest
 

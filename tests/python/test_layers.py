@@ -1,4 +1,4 @@
-"""The folders of the package are on the levels that ARCHITECTURE.md gives them."""
+"""The folders of the package import only from lower levels of ARCHITECTURE.md."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ def documented_levels() -> dict[str, int]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Names of modules that a file imports, also those of functions and of types alone."""
+    """Names of modules that a file imports, including imports in functions and for types."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             yield str(node.module)
@@ -31,7 +31,7 @@ def imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def test_everything_but_the_public_names_has_a_level() -> None:
+def test_every_module_except_the_public_names_has_a_level() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__", DATA}
     modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     assert set(documented_levels()) == folders | modules

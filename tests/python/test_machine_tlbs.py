@@ -1,4 +1,4 @@
-"""`octavo run` models a machine's TLBs: as `octavo sim` does, and the machine of this processor."""
+"""`octavo run` models a machine's TLBs as `octavo sim` does, and finds this processor's machine."""
 
 from pathlib import Path
 
@@ -52,7 +52,9 @@ def test_run_and_sim_agree(trace: str, machine: str) -> None:
 
 @pytest.mark.parametrize("machine", ["zen3", "skylake", "golden-cove"])
 def test_run_and_sim_agree_on_huge_pages(tmp_path: Path, machine: str) -> None:
-    """Without mappings all memory is one, and each page of it is huge in the simulation, too."""
+    """Without mappings all memory is one mapping, and all its pages are huge in the simulation,
+    too.
+    """
     references = []
     number = 12345
     for _ in range(20_000):
@@ -144,7 +146,7 @@ def test_machines_that_cannot_be_modelled_are_not_offered() -> None:
 
 
 def test_a_machine_of_a_file_is_modelled(tmp_path: Path) -> None:
-    """A second level of one set: its misses are another machine's."""
+    """A second level of one set has other misses than another machine's."""
     file = tmp_path / "mine.toml"
     file.write_text('extends = "zen3"\nname = "mine"\n[tlb.l2.main]\nentries = 16\n')
     assert studied(TRACES[0], str(file), KIB4) == simulated(TRACES[0], str(file), "base4k")

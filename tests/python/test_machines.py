@@ -1,4 +1,4 @@
-"""`octavo machines`: what simulations run on, listed and shown."""
+"""`octavo machines`: lists and shows the machines of simulations."""
 
 import json
 from pathlib import Path

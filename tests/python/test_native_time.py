@@ -37,7 +37,7 @@ def test_the_kernels_time_is_a_part_of_the_whole() -> None:
 
 
 def test_no_time_in_the_kernel_is_as_none_given(tmp_path: Path) -> None:
-    """As `time` shows it where that is below half a hundredth of a second."""
+    """`time` shows 0 if the time is below half a hundredth of a second."""
     gains = []
     for times in ("250ms", "250ms,0s"):
         place = tmp_path / "out.json"

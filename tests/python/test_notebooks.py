@@ -1,4 +1,4 @@
-"""The notebooks of docs/notebooks run from first cell to last, and hold their outputs."""
+"""The notebooks of docs/notebooks run to their end, and hold their outputs."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Page faults where the lines to paste put pieces of memory into one heap."""
+"""Page faults if the lines to paste put pieces of memory into one heap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PYTHON = {
 
 
 def piece(name: str, number: int, size: int, *, malloc: bool = False, huge: int = 0) -> Region:
-    """A mapping of which each page was faulted in, and `huge` of them once more in 2 MiB pages."""
+    """A mapping with a fault for each page; `huge` pages were faulted in again in 2 MiB pages."""
     made = region(name, "anonymous", base=size, start=(number + 1) << 32)
     pages = size // (4 * KIB)
     faults = {"base": pages, "huge": huge, "huge_again": 0, "left": pages - 512 * huge}

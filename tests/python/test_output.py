@@ -185,7 +185,7 @@ def test_a_place_below_a_file_is_no_directory(tmp_path: Path, name: str) -> None
 
 
 def test_json_that_appears_meanwhile_stays(tmp_path: Path) -> None:
-    """The later one of two runs gets a name of its own, and says so."""
+    """The later of two runs writes its result under another name, and reports it."""
     name = str(tmp_path / "out.json")
     runs = [JsonFile(name) for _ in range(3)]
     runs[0].write({"run": 0})
@@ -237,7 +237,7 @@ def test_a_directory_that_is_filled_meanwhile_stays(tmp_path: Path) -> None:
 def test_a_directory_without_room_beside_it_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a file system is mounted there, nothing of it can be renamed to a name outside."""
+    """The directory is a mount point, so its contents cannot be renamed to a name outside."""
     out = tmp_path / "out"
     rename = Path.rename
 
@@ -276,7 +276,7 @@ def test_results_forced_into_one_directory_do_not_mix(tmp_path: Path) -> None:
     assert len(names_in(tmp_path)) == 51
 
 
-def test_a_failure_does_not_take_the_other_result_with_it(tmp_path: Path) -> None:
+def test_a_failure_keeps_the_other_result(tmp_path: Path) -> None:
     def fail() -> None:
         raise CannotRun("one.")
 
@@ -315,7 +315,7 @@ def _seeking(place: Path) -> None:
     ids=["text", "seeking", "json"],
 )
 def test_a_pipe_without_a_name_is_written(write: Callable[[str], None], expected: str) -> None:
-    """As `/dev/stdout` leads to one before `| cat`, and `>(cat)` names one."""
+    """`/dev/stdout` leads to one before `| cat`, and `>(cat)` names one."""
     reading, writing = os.pipe()
     write(f"/dev/fd/{writing}")
     os.close(writing)

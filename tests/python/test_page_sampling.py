@@ -1,4 +1,4 @@
-"""Which pages are kept, how it is asked for, and what becomes of intervals."""
+"""Samples of pages: their choice, their options, and intervals."""
 
 from __future__ import annotations
 

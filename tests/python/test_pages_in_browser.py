@@ -1,4 +1,4 @@
-"""The pages of reports in a headless browser: as wide as a desk and as a phone, light and dark."""
+"""The pages of reports in a headless browser, wide and narrow, in light and dark colours."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 class Opened:
-    """A page with all figures drawn, and what the browser said meanwhile."""
+    """A page with all figures drawn, and the browser's messages meanwhile."""
 
     def __init__(self, browser: Browser, file: Path, width: int, scheme: Any) -> None:
         self.said: list[str] = []
@@ -196,7 +196,7 @@ _COLOURS = """() => {
 
 
 def _luminance(colour: str) -> float:
-    """Of `rgb(1, 2, 3)`, as WCAG 2 has it."""
+    """The luminance of `rgb(1, 2, 3)` by WCAG 2."""
     channels = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -247,7 +247,7 @@ def test_hostile_names_are_inert(browser: Browser, tmp_path: Path) -> None:
 
 
 def regions_named(beginning: str, browser: Browser, directory: Path, width: int) -> Page:
-    """The page of a run whose regions' names begin so."""
+    """The page of a run with regions whose names begin with the given text."""
     document = octavo.run(TRACE).document()
     for row in document["rows"]:
         if "region" in row:
@@ -288,7 +288,7 @@ def test_long_names_of_lines_keep_their_ends(browser: Browser, tmp_path: Path) -
     page.close()
 
 
-def test_a_long_table_does_not_push_the_rest_away(browser: Browser, tmp_path: Path) -> None:
+def test_a_long_table_scrolls(browser: Browser, tmp_path: Path) -> None:
     document = octavo.run(TRACE).document()
     rows = document["rows"]
     first = next(row["region"] for row in rows if row.get("region_kind") == "anonymous")

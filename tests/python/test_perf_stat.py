@@ -1,4 +1,4 @@
-"""Page walks by the counters of `perf stat`, in both of its forms."""
+"""Page walks from the counters of `perf stat`, in both output formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memories and streams of the study of perforated pages are what they are said to be."""
+"""The memories and streams of the study of perforated pages have the intended properties."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_memory_has_as_many_regions_of_each_kind(fraction: float, layout: Any) -
 
 
 def test_a_program_that_fills_region_after_region_gets_its_portion() -> None:
-    """Even where pages of holes lie in regions that were to be perforated."""
+    """The portion is reached even if pages of holes lie in regions that were meant to be
+    perforated.
+    """
     of = Fragments(0.5, 0.25, "clustered")
     settings = fragmented(of, 16, 100, has_spare=True)
     trace = f"synth:sequential?table={16 * REGION}&base=0x1000000000&access=64&references=600k"

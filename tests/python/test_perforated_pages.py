@@ -49,7 +49,7 @@ MEMORY_BYTES = 1 << 35
 
 
 def counted(ipc: float, walks: int = 1000, **more: Any) -> Counted:
-    """One of a hundred thousand instructions."""
+    """The counts of a design over a hundred thousand instructions."""
     usual: dict[str, Any] = {
         "instructions": 100_000,
         "cycles": 100_000 / ipc,
@@ -98,7 +98,7 @@ def like_the_paper(point: Point) -> GridRow:
 
 
 def unlike_the_paper(point: Point) -> GridRow:
-    """Perforated pages are of no use at all."""
+    """Results in which perforated pages have no advantage."""
     content = dict(zip(KINDS, (100, 200, 300, 50), strict=True))
     of = point.fragments
     slow = 0.9 if of.layout == "dispersed" else 0.5
@@ -132,7 +132,9 @@ def redis(name: str, misses: tuple[int, int, int], memory: tuple[int, int]) -> R
 
 
 def with_faults(faults: Faults, perforated: float, gtsm: float, pages: int) -> FaultRow:
-    """So many pages of GTSM for data of 1024 regions, and as many 2 MiB pages left of its."""
+    """Counts with the given large pages of GTSM for data of 1024 regions, and with the given 2 MiB
+    pages in memory with faults.
+    """
     designs = {
         BASE: counted(1.0),
         BASELINE: counted(1.0, large_pages=0 if pages == 1024 else 7),

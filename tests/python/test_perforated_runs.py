@@ -1,4 +1,4 @@
-"""A small part of the study of perforated pages is really run."""
+"""Runs a small part of the study of perforated pages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_a_small_grid_is_run() -> None:
 
 
 def test_memory_with_faults_is_run() -> None:
-    """2% leave no block of 2 MiB whole; GTSM and perforated pages have large pages nevertheless."""
+    """Faults of 2% leave no free block of 2 MiB; GTSM and perforated pages have large pages
+    nevertheless.
+    """
     chosen = [Faults(0.02, "dispersed"), Faults(PAPER_PORTION, "dispersed")]
     said: list[str] = []
     study = run_study(Request(said.append, said.append), Plan((), SMALL, (), None, chosen))
@@ -83,7 +85,7 @@ def test_memory_with_faults_is_run() -> None:
 
 
 def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
-    """The document of a pass, and the same asked directly."""
+    """Compares the document of a pass with the same simulation run directly."""
     point = Point(Fragments(0.5, 0.25, "dispersed"), is_allocated=True)
     (one,) = grid_passes([point], SMALL, tmp_path)
     done = run_passes([one], "one", lambda line: None)

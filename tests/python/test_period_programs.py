@@ -1,4 +1,4 @@
-"""Programs like those of two papers: which there are, what they need, and how they are shown."""
+"""Programs like those of two papers: their list, their requirements, and their place in reports."""
 
 from __future__ import annotations
 

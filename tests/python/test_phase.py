@@ -1,4 +1,4 @@
-"""The part of a run that counts, by time: a made-up run, a made-up clock."""
+"""The counted part of a run, by time, with a fake run and a fake clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that has 2 MiB pages as the program is."""
+"""Memory that has 2 MiB pages without a change."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ GAIN = Gain(0.02, 0.08, 0.19)
 
 
 def walking(item: Advice, walks: int) -> Advice:
-    """The advice with 2 MiB pages and so many walks of 1000 in 4 KiB pages."""
+    """The advice with 2 MiB pages, and the given number of walks per 1000 walks in 4 KiB pages."""
     case = item.case
     points = tuple(replace(point, walks=walks) for point in case.points)
     case = replace(case, points=points, bytes=None if case.region is None else 64 * MIB)

@@ -28,8 +28,8 @@ TEXT = {"name": "server text", "kind": "text", "stream": "fetch", "path": "/usr/
 
 
 def server() -> Any:
-    """Three workers of a server, and a shell. A worker uses a MiB more of the text than the one
-    before; the heaps are at one address, and each worker's own.
+    """Three workers of a server, and a shell. Each worker uses 1 MiB more of the text than the one
+    before; the heaps are at the same address, and belong to one worker each.
     """
     workers = []
     for stream in range(WORKERS):
@@ -153,7 +153,7 @@ def test_advice_is_about_a_program_or_about_each_process(per_process: bool) -> N
     assert workers["text"].startswith("Data of heap (server, 3 processes): 8 KiB.")
 
 
-def test_one_process_is_as_it_was() -> None:
+def test_one_process_has_no_rows_of_programs() -> None:
     found = result(process(regions=[region(growth=FLAT)]))
     rows = rows_of(found, LRU)
     programs = programs_of(found["processes"], LRU)
@@ -163,8 +163,8 @@ def test_one_process_is_as_it_was() -> None:
 
 
 def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() -> None:
-    """Seven regions, each of which would save fewer misses than are worth a change, of a program
-    with the advice of 8 KiB pages for data.
+    """Seven regions of a program with the advice of 8 KiB pages for data; each would save too few
+    misses for a change.
     """
     misses = (9000, *(0,) * (len(SIZES) - 1))
     regions = [
@@ -206,7 +206,7 @@ def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() 
 def test_a_program_executed_in_place_of_the_first_one_is_named(
     images: list[tuple[str, int | None]], subject: str, processes: list[str]
 ) -> None:
-    """Images with the streams that they replace; others are forked by the first one."""
+    """Images are given with the streams that they replace; others are forked by the first."""
     manifest = {
         "program": "/usr/bin/" + images[0][0],
         "processes": [

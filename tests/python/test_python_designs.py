@@ -1,4 +1,4 @@
-"""Designs in Python: the example of the page, and the laws of all designs."""
+"""Designs in Python: the example of the page, and rules for all designs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lru() -> Any:
 
 
 def check(result: octavo.SimResult, native: str, mine: str) -> None:
-    """Equal counters, but for those of the level's arrays, which only the native design has."""
+    """Asserts equal counters, except for the level's arrays, which only the native design has."""
     of_native, of_mine = result.design(native).counts, result.design(mine).counts
     assert of_mine == {key: value for key, value in of_native.items() if key in of_mine}
     arrays = {component for component, _ in of_native.keys() - of_mine.keys()}
@@ -57,7 +57,7 @@ def test_a_copy_counts_what_the_native_design_counts(lru: Any, trace: str, timin
 
 
 def test_huge_pages_and_their_promotion_invalidate(lru: Any) -> None:
-    """Promotions change mappings under the entries."""
+    """Promotions change mappings of cached entries."""
 
     class Huge(lru):  # type: ignore[misc]
         policy = "thp"
@@ -126,7 +126,7 @@ def test_an_exception_is_one_sentence_with_the_users_traceback(lru: Any) -> None
 
 
 def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
-    """A trace of an hour, of which the other designs read a little."""
+    """The trace takes an hour; other designs read a little of it."""
 
     class Broken(lru):  # type: ignore[misc]
         def look_up(self, space: int, page: int) -> int | None:
@@ -312,7 +312,7 @@ def test_an_exception_in_a_sweep_leaves_the_other_designs_alone(lru: Any, tmp_pa
 
 
 def test_a_script_and_its_modules_reach_the_workers(tmp_path: Path) -> None:
-    """Their folder is not that of the call."""
+    """The script's folder differs from the working directory."""
     folder = tmp_path / "scripts"
     folder.mkdir()
     (folder / "beside.py").write_text("import math\nsets = int(math.pow(2, 7))\n")
@@ -390,7 +390,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (lambda api: api.run("x", on_progress=5), "on_progress: `5` is not allowed: give a func"),
         (lambda api: api.sim("x", designs=None), "designs: `None` is not allowed: give a list"),
         (lambda api: api.sweep(5), "traces: `5` is not allowed: give a name, or a list"),
-        (lambda api: api.sweep(["x", None]), "traces: `None` is not a name: give a string or a path."),
+        (
+            lambda api: api.sweep(["x", None]),
+            "traces: `None` is not a name: give a string or a path.",
+        ),
         (lambda api: api.sweep("x", out=5), "out: `5` is not allowed: give a text or a path"),
         (lambda api: api.sweep("x", settings=5), "settings: `5` is not allowed: give a mapping"),
         (lambda api: api.machine(5), "name: `5` is not allowed: give a text or a path."),

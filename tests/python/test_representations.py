@@ -1,4 +1,4 @@
-"""Results as users of Python see them: texts, HTML for notebooks, tables, arguments, Ctrl-C."""
+"""Results in Python: texts, HTML for notebooks, tables, arguments, Ctrl-C."""
 
 import os
 import re
@@ -174,7 +174,7 @@ def test_an_unknown_argument_is_named_with_the_nearest(
 def test_ctrl_c_ends_long_work_while_another_thread_runs(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The interrupt comes from a thread of this process, which has to get the interpreter lock."""
+    """The interrupt comes from a thread of this process, which needs the interpreter lock."""
     # However busy the machine is.
     monkeypatch.setattr(background, "GIVE_UP_SECONDS", 600.0)
     counted, is_over = threading.Event(), threading.Event()

@@ -137,7 +137,7 @@ def test_peaks_of_several_processes_do_not_add_up() -> None:
 
 
 def memory_of(rows: list[Row], stream: str) -> dict[int, tuple[int, int | None]]:
-    """Of the whole program by page size: bytes touched and resident at most."""
+    """Memory of the whole program by page size: bytes touched, and peak resident bytes."""
     return {
         row["page_size"]: (row["touched_bytes"], row["peak_resident_bytes"])
         for row in rows

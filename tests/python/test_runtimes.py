@@ -1,4 +1,4 @@
-"""Runtimes and allocators, detected in made-up files and in this very interpreter."""
+"""Runtimes and allocators, detected in generated files and in this interpreter."""
 
 import struct
 import sys
@@ -26,7 +26,7 @@ JEMALLOC = b"\0<jemalloc>: %s\0\x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56f
 def elf(
     path: Path, content: bytes = b"", *, loader: str | None = None, unmapped: bytes = b""
 ) -> str:
-    """A 64-bit x86-64 ELF file that maps `content` and holds `unmapped` beside it."""
+    """A 64-bit x86-64 ELF file that maps `content` and also holds `unmapped`."""
     name = b"" if loader is None else loader.encode() + b"\0"
     headers = 64 + 2 * 56
     content_at = -(-(headers + len(name)) // 16) * 16
@@ -257,7 +257,7 @@ def test_a_java_heap_that_is_not_low_is_the_largest_mapping() -> None:
 
 
 def test_the_heap_of_zgc_is_a_file_in_memory() -> None:
-    """The largest anonymous mapping is not."""
+    """The heap is not the largest anonymous mapping."""
     java = Runtime("java", "jvm", allocator="glibc")
     file = "/memfd:java_heap (deleted)"
     assert named(

@@ -1,4 +1,4 @@
-"""How a sample is asked for, and what is said of one."""
+"""Samples of traces: their options, and the notes about them."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`octavo.sim` on streams whose counts are worked out by hand, and what is made of counters."""
+"""`octavo.sim` on streams with counts worked out by hand, and tables of counters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def strided() -> SimResult:
 
 
 def test_base_pages_by_hand(strided: SimResult) -> None:
-    """64 entries hold nothing of a round of 1024 pages, 1536 in sets of 12 all: 8 to a set."""
+    """In a round of 1024 pages, 64 entries never hit; 1536 entries in sets of 12 hold all, 8 pages
+    in a set.
+    """
     assert counters_of(strided, "base4k", "tlb.l1d", "accesses", "misses") == [10240, 10240]
     assert counters_of(strided, "base4k", "tlb.l1i", "accesses", "misses") == [40960, 1]
     assert counters_of(strided, "base4k", "tlb.l2", "accesses", "misses") == [10241, 1025]
@@ -45,7 +47,7 @@ def test_base_pages_by_hand(strided: SimResult) -> None:
 
 
 def test_huge_pages_by_hand(strided: SimResult) -> None:
-    """Two huge pages, and one base page of code."""
+    """The program has two huge pages, and one base page of code."""
     assert counters_of(strided, "thp", "tlb.l1d", "accesses", "misses") == [10240, 2]
     assert counters_of(strided, "thp", "tlb.l2", "accesses", "misses") == [3, 3]
     assert counters_of(strided, "thp", "core", "cycles_tlb_l2") == [9 * 3]
@@ -250,7 +252,7 @@ def test_memory_that_runs_out_is_a_result() -> None:
 
 
 def test_a_level_may_be_as_fast_as_the_first() -> None:
-    """Its latency then adds nothing, as memory's of an ideal machine."""
+    """Its latency then adds nothing, like that of an ideal machine's memory."""
     for key in ("cache.memory_latency_cycles=0", "cache.l2.latency_cycles=0"):
         for timing in ("additive", "out-of-order"):
             result = octavo.sim(

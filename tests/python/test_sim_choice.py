@@ -1,4 +1,4 @@
-"""Which design `octavo sim` names, and what its sentence says."""
+"""The design that `octavo sim` names, and the sentence about it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def grids_of(*designs: Simulated) -> tuple[dict[str, tuple[str, ...]], list[str]
 
 
 def test_the_memory_of_the_sentence_is_in_the_table() -> None:
-    """Page tables are a row of their own, and in the sum that the sentence has."""
+    """Page tables have a row, and are part of the total in the sentence."""
     one = design("one", counts(resident=7936 << 10, walk_cycles=400))
     rows, _ = grids_of(one)
     assert rows["memory, resident at most"] == ["7.75 MiB"]

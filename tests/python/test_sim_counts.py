@@ -1,6 +1,7 @@
-"""Misses of TLBs counted here, as Dinero counts those of caches with lines of a page: one list a
-set, the most recent page last. The streams lie above 2^32, in regions that are alike in their low
-32 bits, so that who cuts addresses off counts otherwise."""
+"""Misses of TLBs counted by a simple model, as Dinero counts misses of caches with lines of a page:
+each set is a list with the most recent page last. The streams lie above 2^32 in regions with equal
+low 32 bits, so that truncated addresses would give other counts.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +101,9 @@ def test_misses_are_those_that_dinero_would_count(
 
 
 def test_a_first_store_makes_its_page_the_most_recent_in_the_second_level(tmp_path: Path) -> None:
-    """13 pages of one set of both levels. The first is stored to while the first level has it, so
-    that the second level gives up the second of them for the last."""
+    """13 pages are in one set of both levels. The first is stored to while the first level has it,
+    so the second level then evicts the second page for the last.
+    """
     one_set = [REGIONS[0] + number * 128 * PAGE for number in range(13)]
     references: list[Reference] = [("load", address, 4) for address in one_set]
     references.insert(4, ("store", one_set[0], 4))

@@ -1,4 +1,4 @@
-"""`octavo sim` on the command line, and what it writes."""
+"""`octavo sim` on the command line, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROGRAM = str(Path(__file__).parents[1] / "golden/traces/events.oct")
 
 
 def octavo_sim(*words: str) -> tuple[int, str]:
-    """The exit status, and what was said on standard error."""
+    """The exit status, and the text on standard error."""
     done = invoke("sim", *words)
     return done.exit_code, done.stderr
 
@@ -424,7 +424,7 @@ def test_notes_say_why_walks_are_more_than_misses() -> None:
 
 
 def test_parts_of_cycles_have_the_names_of_the_table() -> None:
-    """Of a core, the figure and the table show the same counters."""
+    """The figure and the table show the same counters of a core."""
     parts_of_core = ("base", "branches", "data_llc", "tlb_l2", "walks", "handlers")
     stack = {("core.stack", part): 100 for part in parts_of_core}
     timed = report_data(sim_result([sim_process([machine("base", {**counts(), **stack})])]))
@@ -435,7 +435,7 @@ def test_parts_of_cycles_have_the_names_of_the_table() -> None:
 
 
 def of_intervals(number: int) -> SimResult:
-    """Each interval has as many walks as its number says."""
+    """Intervals with as many walks as their number."""
     intervals = [{("walker", "walks"): at} for at in range(number)]
     made = machine("base4k", counts(), intervals=intervals)
     return sim_result([sim_process([made])], configure_sim(designs=["base4k"], interval=1000))
@@ -453,7 +453,7 @@ def test_long_series_are_put_together(number: int) -> None:
     assert total == pytest.approx(sum(range(number)), rel=1e-4)
 
 
-def test_a_report_without_much() -> None:
+def test_a_report_of_stopped_designs() -> None:
     """Stopped designs are in no figure."""
     data = report_data(octavo.sim(TRACE, settings=["memory.bytes=4MiB"]))
     assert sim_figures(data) == {}
@@ -477,7 +477,7 @@ def test_colours_are_enough_for_many_designs() -> None:
 
 
 def colours_of_designs(spec: Any) -> Iterator[dict[str, Any]]:
-    """The scales of all colours that stand for designs, anywhere in the charts."""
+    """The scales of all colours of designs in the charts."""
     if isinstance(spec, list):
         for part in spec:
             yield from colours_of_designs(part)

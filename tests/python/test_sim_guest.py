@@ -15,7 +15,7 @@ TRACE = "synth:zipf?table=16MiB&references=20k"
 
 
 def octavo_sim(*words: str) -> tuple[int, str]:
-    """The exit status, and what was said on standard error."""
+    """The exit status, and the text on standard error."""
     done = invoke("sim", *words)
     return done.exit_code, done.stderr
 
@@ -39,7 +39,7 @@ def test_a_guest_walks_two_tables() -> None:
 
 
 def test_parts_of_large_pages_of_the_host_are_pages() -> None:
-    """The nested TLB holds 2 MiB of pages of 256 MiB, which are nothing else than that."""
+    """The nested TLB holds 2 MiB of pages of 256 MiB, as if they were pages of 2 MiB."""
     trace = "synth:strided?bytes=512MiB&stride=4KiB&references=400k"
     tps = octavo.sim(trace, designs=["tps"], virtualised=True, check=True).design("tps")
     assert (

@@ -20,15 +20,15 @@ from sim_fakes import STRIDED, counters_of
 
 @pytest.fixture(scope="module")
 def time_sliced() -> SimResult:
-    """A quarter of all is warm-up; then six intervals."""
+    """A quarter of the run is warm-up; six intervals follow."""
     return octavo.sim(
         [STRIDED, STRIDED], processes="asid", quantum=4096, warm_up=20480, interval=10240
     )
 
 
 def test_time_sliced_processes_share_a_machine() -> None:
-    """Two processes of 1024 pages each, with a quantum of a whole round: the faults of both, and
-    where a switch empties all, everything is walked for again after each.
+    """Two processes of 1024 pages each, with a quantum of a whole round: both have their faults,
+    and if a switch flushes, all pages are walked for again after each switch.
     """
     results = {
         kind: octavo.sim(
@@ -50,7 +50,9 @@ def test_time_sliced_processes_share_a_machine() -> None:
 
 @pytest.mark.parametrize("quantum", [4095, 4096, 8192])
 def test_a_process_that_ends_with_its_turn_leaves_the_core_to_the_other(quantum: int) -> None:
-    """It has nothing left when its next turn comes: the other one runs on, in memory of its own."""
+    """At its next turn it has nothing left to run, and the other process continues in its own
+    memory.
+    """
     traces = [f"synth:uniform?table=1MiB&references={refs}" for refs in (2048, 5120)]
     alone = [octavo.sim(trace, designs=["base4k"], check=True) for trace in traces]
     sim = octavo.sim(traces, designs=["base4k"], check=True, processes="asid", quantum=quantum)

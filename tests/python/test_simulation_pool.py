@@ -1,4 +1,4 @@
-"""Several passes of a study: what fails, what is kept on Ctrl-C, and how far it is."""
+"""The passes of a study: failures, results kept on Ctrl-C, and progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_failed_pass_has_its_error() -> None:
 
 
 def test_ctrl_c_keeps_finished_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of three passes goes on for ever, until the main thread is interrupted."""
+    """The second of three passes never ends by itself, and the main thread is interrupted."""
     good = ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=2k")
     endless = ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=1e12")
     interrupt = pool.wait

@@ -1,4 +1,4 @@
-"""The documentation site: it is built without a warning, and loads nothing from elsewhere."""
+"""The documentation site is built without a warning, and loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Page(HTMLParser):
-    """The names that a page's elements have, its links, all that it loads, its text outside of
+    """The identifiers of a page's elements, its links, everything that it loads, its text outside
     code, and the heads of its tables.
     """
 
@@ -126,7 +126,7 @@ def test_no_page_shows_backticks(pages: dict[Path, _Page]) -> None:
 
 
 def test_the_last_column_of_a_table_has_a_name(pages: dict[Path, _Page]) -> None:
-    """The first may have none: its cells are names themselves. Notebooks show tables of pandas."""
+    """The first column may have none, as its cells are names. Notebooks show tables of pandas."""
     for path, page in pages.items():
         for head in page.heads:
             if len(head) > 1 and path.parent.name != "notebooks":
@@ -139,8 +139,8 @@ def test_the_facts_of_a_notebook_have_no_empty_head(pages: dict[Path, _Page]) ->
 
 
 def test_tables_suit_a_phone(browser: Browser, site: Path) -> None:
-    """Captions are in sight, options leave room for their meaning, and a number has its unit
-    beside it.
+    """Captions are visible, options leave room for their meaning, and numbers have their unit
+    beside them.
     """
     page = browser.new_page(viewport={"width": 390, "height": 900})
     page.goto((site / "notebooks/first-steps.html").as_uri())

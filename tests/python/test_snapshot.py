@@ -27,8 +27,8 @@ def test_a_file_describes_its_snapshot(tmp_path: Path) -> None:
 
 
 def is_free_as_counted(summary: dict[str, Any]) -> bool:
-    """Whether the blocks that the kernel counts are those found free a moment later: in between,
-    other processes take and give memory.
+    """Whether the blocks that the kernel counts are found free a moment later; other processes may
+    take and give memory in between.
     """
     sizes = summary["coverage"]
     counted = sum((size["free_blocks"] or 0) * size["page_size_bytes"] for size in sizes)
@@ -36,7 +36,7 @@ def is_free_as_counted(summary: dict[str, Any]) -> bool:
 
 
 def test_the_numbers_fit_together(taken: Path, tmp_path: Path) -> None:
-    """Whatever the machine and the rights."""
+    """On any machine and with any rights."""
     summary = read_snapshot(taken).summary
     sizes = summary["coverage"]
     assert [size["page_size_bytes"] for size in sizes] == [4096 << order for order in range(19)]

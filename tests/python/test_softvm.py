@@ -1,4 +1,4 @@
-"""The study of software-managed translation: the paper's sums, and figures from the right rows."""
+"""The study of software-managed translation: the paper's sums, and numbers from the right rows."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
 
 
 def test_one_pass_gives_the_misses_of_free_translation(measured: Measurement) -> None:
-    """Direct-mapped levels with lines of one size: the machine's."""
+    """Compares direct-mapped levels with lines of the machine's size."""
     rows = simulated("softvm_free")["rows"]
     missed = {
         row["component"]: row["value"]
@@ -204,7 +204,9 @@ def test_changes_of_protection_are_as_many_as_in_mach(
 
 
 def test_workloads_of_table_5_weigh_what_the_papers_do(measured: Measurement) -> None:
-    """Of mab 27,314 changes at 15.7 a million instructions: 1740 million; of compress 1298."""
+    """The paper's mab has 27,314 changes at 15.7 per million instructions, so 1740 million
+    instructions; compress has 1298 million.
+    """
     changes = (Changes("andrew", "mab", 10.0), Changes("compress", "compress", 1.0))
     average = Study((measured,), {}, 1, changes=changes).values()["changes"]["average"]
     mab, compress = 27314 / 15.7, 3635 / 2.8

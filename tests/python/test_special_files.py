@@ -1,4 +1,4 @@
-"""Pipes and devices in the place of files that are read whole: one sentence, at once."""
+"""Pipes and devices in place of files that are read as a whole are refused at once."""
 
 import os
 import subprocess

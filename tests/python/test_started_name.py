@@ -1,4 +1,4 @@
-"""A program that is started through a symbolic link has the link's name."""
+"""A program that is started through a symbolic link is shown with the link's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The imports of a command, which take most of its start-up time."""
+"""The imports of a command, which are most of its start-up time."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ UNUSED = {"pydantic"}
 
 
 def modules_of(*arguments: str, prelude: str = "") -> set[str]:
-    """The modules that are loaded at the end of a command; its own messages are not modules."""
+    """The modules that are loaded at the end of a command."""
     done = subprocess.run(
         [sys.executable, "-c", prelude + LIST_MODULES, *arguments],
         capture_output=True,

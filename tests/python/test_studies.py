@@ -26,7 +26,7 @@ def measured(
     data_growth: float = 0.1,
     code_growth: tuple[float, float] = (0.1, 1.1),
 ) -> Measurement:
-    """With the growth of code at 16 and at 256 KiB."""
+    """A measurement with the given growth of code at 16 and at 256 KiB."""
     grown = [0.0] + [data_growth] * (len(SIZES) - 1)
     at_16k, at_256k = code_growth
     code_grown = [at_16k if size < 256 << 10 else at_256k for size in SIZES]

@@ -1,4 +1,4 @@
-"""`octavo study`: files that are checked as a whole, and what is done with them."""
+"""`octavo study`: files are checked as a whole, and the actions of the command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ zipf = "{ZIPF}"
 
 
 def study(*arguments: str) -> Result:
-    """A document on standard output keeps to its schema."""
+    """Runs the command; a document on standard output is checked against its schema."""
     done = invoke("study", *arguments)
     if arguments[-2:] == ("--json", "-") and done.stdout:
         assert first_error(validator_of("study"), json.loads(done.stdout)) is None
@@ -346,7 +346,7 @@ designs = "thp"
         ("programs = {a = ['ls']}", "`a` names a trace and a program"),
     ],
 )
-def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> None:
+def test_each_error_has_its_message(line: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_study(written(tmp_path, f'format = 3\n{line}\n[traces]\na = "{STRIDED}"\n'))
     assert "one.toml: `format` is a text." in str(caught.value)
@@ -479,7 +479,7 @@ def test_programs_are_recorded_once(tmp_path: Path) -> None:
     assert trace.stat().st_mtime_ns == before
 
 
-def test_an_interrupted_recording_is_none(tmp_path: Path) -> None:
+def test_an_interrupted_recording_is_not_used(tmp_path: Path) -> None:
     text = 'designs = "thp"\n[programs]\nsleep = ["sleep", "100"]\n'
     out = tmp_path / "one.results"
     run = subprocess.Popen(
@@ -519,7 +519,7 @@ def test_the_first_of_two_recordings_counts(
     assert not list(given.out.glob("staging/*"))
 
 
-def test_a_recording_that_the_tracer_failed_in_is_none(
+def test_a_recording_with_a_failed_tracer_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = read_study(written(tmp_path, 'designs = "thp"\n[programs]\nls = ["ls"]\n'))
@@ -555,7 +555,9 @@ def test_how_a_recorded_program_failed_is_said(tmp_path: Path) -> None:
 
 
 def killed_study(tmp_path: Path, name: str, kills: int, count: int) -> dict[str, bytes]:
-    """The data set of a study that is killed so often, each time once it has done something."""
+    """The data set of a study that is killed a number of times, each time after it has made
+    progress.
+    """
     traces: dict[str, Any] = {f"t{n}": f"{ZIPF}&seed={n}" for n in range(10)}
     cpis = [0.5 + n / 100 for n in range(count)]
     named = ", ".join(f'{key} = "{uri}"' for key, uri in traces.items())

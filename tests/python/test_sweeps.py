@@ -1,4 +1,4 @@
-"""`octavo.sweep`: its simulations are those of `octavo.sim`, and each is made once."""
+"""`octavo.sweep`: its simulations equal those of `octavo.sim`, and each is run once."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_one_row_is_one_simulation(swept: octavo.SweepResult) -> None:
 
 
 def counted(rows: list[Any]) -> list[dict[str, Any]]:
-    """The counters, without labels, and without what a row does not have."""
+    """The counters of a row, without labels and missing values."""
     names = ("process", "interval", "component", "counter", "value")
     return [{key: row[key] for key in names if row.get(key) is not None} for row in rows]
 
 
 @pytest.mark.parametrize("timing", ["additive", "out-of-order"])
 def test_every_design_counts_what_sim_counts(timing: str) -> None:
-    """All designs by one reading of the trace, beside each other and beside another machine."""
+    """All designs share one reading of the trace with each other and with another machine."""
     names = [name for name, _ in designs()]
     counting: dict[str, Any] = {"warm_up": 5000, "interval": 20_000, "timing": timing}
     swept = octavo.sweep(ZIPF, ["skylake", "zen3"], names, **counting).rows().to_pylist()
@@ -100,7 +100,7 @@ SHARED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("choices", SHARED)
 def test_processes_that_share_machines_count_what_sim_counts(choices: dict[str, Any]) -> None:
-    """Machines of one reading, each with cores, TLBs and a host of its own."""
+    """Machines of one reading have their own cores, TLBs and hosts."""
     settings = {"tlb.l2.main.entries": [768, 1536]}
     swept = octavo.sweep(MIX, "skylake", ["base4k", "thp"], settings, **choices)
     assert swept.failed == {}
@@ -120,7 +120,7 @@ def test_processes_that_share_machines_count_what_sim_counts(choices: dict[str, 
 
 
 def test_machines_of_several_cores_are_swept_by_their_number() -> None:
-    """Also where each process has machines of its own, from a trace with threads."""
+    """Also if each process has its own machines, with a trace of several threads."""
     settings = {"core.count": [1, 2]}
     swept = octavo.sweep(str(RECORDED), "skylake", "thp", settings).rows().to_pylist()
     for cores in (1, 2):
@@ -391,7 +391,7 @@ def test_a_broken_trace_fails_alone(tmp_path: Path) -> None:
 def test_a_worker_that_is_killed_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By one that does the task; after some attempts it counts as failed."""
+    """Another worker does the task; after some attempts the task counts as failed."""
     killer = tmp_path / "killer.py"
     killer.write_text(
         "import os, pickle, sys, pathlib\n"
@@ -435,7 +435,7 @@ def test_a_task_makes_no_file_that_a_killed_worker_would_leave(
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
-    """And ends the workers; what is left is simulated by the next call."""
+    """Ctrl-C ends the workers; the next call runs the remaining simulations."""
 
     def interrupt(progress: SweepProgress) -> None:
         if progress.done:
@@ -474,7 +474,7 @@ def scripted_worker(monkeypatch: pytest.MonkeyPatch, place: Path, lines: str) ->
 
 @pytest.fixture(params=["raises", "is ignored"])
 def handled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Ctrl-C, as a program's handler has it."""
+    """Ctrl-C, as the handler of a program receives it."""
     usual = signal.getsignal(signal.SIGINT)
     if request.param == "is ignored":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -487,7 +487,9 @@ def handled(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_ctrl_c_waits_for_a_task_that_is_nearly_done(
     portion: float, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends any other, and says how many simulations that were. A result with all is whole."""
+    """Other tasks are ended, and the number of their simulations is reported. A result with all
+    simulations is whole.
+    """
 
     def interrupt(progress: SweepProgress) -> None:
         if progress.left_seconds is not None and not progress.done:
@@ -513,7 +515,7 @@ def test_ctrl_c_before_anything_is_done_is_an_error(tmp_path: Path) -> None:
         octavo.sweep(STRIDED, designs="thp", out=tmp_path / "out", on_progress=interrupt)
 
 
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     data_set = DataSet(tmp_path / "out")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -611,7 +613,7 @@ def tasks_of(references: int, designs: list[str], settings: Any = None) -> list[
 
 
 def test_a_short_task_says_little_of_the_time_of_long_ones(tmp_path: Path) -> None:
-    """Most of its time is that of starting."""
+    """Most of the time of a short task is start-up."""
     (short,), (long,) = tasks_of(1000, ["thp"]), tasks_of(10**7, ["thp"])
     speeds = Speeds(DataSet(tmp_path / "out"))
     (usual,) = speeds.of_tasks([long])
@@ -621,7 +623,7 @@ def test_a_short_task_says_little_of_the_time_of_long_ones(tmp_path: Path) -> No
 
 
 def test_times_are_those_of_like_simulations(tmp_path: Path) -> None:
-    """Of the same trace, and among these of the same designs; they are kept in the journal."""
+    """Times of the same trace, and among these of the same designs, are kept in the journal."""
     data_set, length = DataSet(tmp_path / "out"), 5 * 10**7
     (fast,), (slow,) = tasks_of(10**7, ["thp"]), tasks_of(10**7, ["base4k"])
     (other,) = tasks_of(2 * 10**7, ["thp"])
@@ -639,7 +641,7 @@ def test_times_are_those_of_like_simulations(tmp_path: Path) -> None:
 
 
 def test_the_time_left_is_that_of_tasks_under_way(tmp_path: Path) -> None:
-    """Early in a run, when none is done; one task alone takes one worker."""
+    """Early in a run no task is done; a single task takes a single worker."""
     settings = {"core.base_cpi": [0.5 + n / 100 for n in range(4 * MOST_SIMULATIONS)]}
     tasks = tasks_of(10**8, ["thp"], settings)
     assert len(tasks) == 4

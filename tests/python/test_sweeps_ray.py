@@ -21,7 +21,7 @@ DESIGNS = ["base4k", "thp", "tps"]
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A head without processors, and two nodes with one each."""
+    """A head node without processors, and two nodes with one processor each."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -37,8 +37,8 @@ def cluster() -> Iterator[Any]:
 
 
 def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
-    """Of a study of 1,000 simulations over 10 traces: its tasks run again on the nodes that are
-    left.
+    """In a study of 1,000 simulations over 10 traces, the lost tasks run again on the remaining
+    nodes.
     """
     traces = {str(seed): f"{ZIPF}&seed={seed}" for seed in range(10)}
     settings = {"core.base_cpi": [0.5 + n / 100 for n in range(50)]}
@@ -61,7 +61,7 @@ def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_processes_share_machines_on_every_node(cluster: Any, tmp_path: Path) -> None:
-    """And what is there of them is not simulated again."""
+    """Finished simulations are not run again."""
     traces = {str(seed): [ZIPF, f"{ZIPF}&seed={seed}"] for seed in range(1, 5)}
     choices: dict[str, Any] = {"processes": "flush", "quantum": 10_000, "cores": 2}
     some = dict(list(traces.items())[:2])
@@ -78,7 +78,7 @@ def test_processes_share_machines_on_every_node(cluster: Any, tmp_path: Path) ->
 
 
 def test_a_design_in_python_runs_on_every_node(cluster: Any, tmp_path: Path) -> None:
-    """It is of a module that no node has."""
+    """The design's module exists on no node."""
 
     class Nothing(octavo.Design):
         def look_up(self, space: int, page: int) -> int | None:

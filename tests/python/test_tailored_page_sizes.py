@@ -1,4 +1,4 @@
-"""The study of Tailored Page Sizes: figures come from the right rows, and claims can fail."""
+"""The study of Tailored Page Sizes: numbers come from the right rows, and claims can fail."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def counted(misses: int, references: int, pages: dict[int, int] | None = None) -
 
 
 def like_the_paper(name: str, kind: Any = "workload") -> Measurement:
-    """A program that does what the paper says of the average."""
+    """A program with the averages of the paper."""
     tailored = {4 * KIB << step: 1 for step in range(8)}
     return Measurement(
         program=name,
@@ -89,7 +89,7 @@ def like_the_paper(name: str, kind: Any = "workload") -> Measurement:
 
 
 def unlike_the_paper(name: str) -> Measurement:
-    """One that does the contrary."""
+    """A program with the opposite results."""
     large = {4 * KIB: 1, 64 * MIB: 200}
     grown = replace(counted(1500, 700, large), resident_bytes=2 << 20)
     designs = {
@@ -246,7 +246,7 @@ def _bytes_of(blocks: dict[str, int]) -> list[tuple[int, int]]:
 
 
 def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
-    """The documents of the commands that the study runs, of a trace of random updates."""
+    """Runs the study's commands on a trace of random updates and compares their documents."""
     touched = document(["run", "--page-sizes", "4KiB,2MiB", TRACE], tmp_path)
     empty = document(["sim", "--design", ",".join(DESIGNS), TRACE], tmp_path)
     short = document(

@@ -1,4 +1,4 @@
-"""Directories for a while: those whose processes were killed are removed by a later one."""
+"""Temporary directories: directories of killed processes are removed by a later process."""
 
 import signal
 import subprocess
@@ -32,7 +32,7 @@ def names_in(place: Path) -> set[str]:
 
 
 def make() -> tuple[subprocess.Popen[str], Path]:
-    """A process that keeps a directory, and the directory."""
+    """A process that keeps a directory, and the path of the directory."""
     process = subprocess.Popen(
         [sys.executable, "-c", MAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

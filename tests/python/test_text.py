@@ -1,4 +1,4 @@
-"""Names and values of others on terminals, in reports and in sentences."""
+"""External names and values on terminals, in reports and in messages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_names_command_no_terminal(is_terminal: bool, capsys: pytest.CaptureFixt
 
 
 def test_a_table_in_a_file_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """However wide it is; a screen is as wide as it is."""
+    """However wide the table is, unlike on a screen."""
     numbers = tuple(f"{number}{'0' * 20}" for number in range(10))
     path = f"/opt/{'directory/' * 20}program"
     console = Console(force_terminal=False, color_system=None, width=120)

@@ -1,4 +1,4 @@
-"""Advice on traces: which program its commands start, if any."""
+"""Advice on traces: the program that its commands start, if there is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPARSE = "synth:gups?table=32MiB&updates=40k"
 
 @pytest.fixture
 def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose malloc has the tunable for 2 MiB pages."""
+    """A machine with a malloc that has the tunable for 2 MiB pages."""
     root = tmp_path / "machine"
     setting = root / "sys/kernel/mm/transparent_hugepage"
     setting.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Traces by name, through Parquet, and what is said of them."""
+"""Traces by name, through Parquet, and messages about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from traces_made import SOME, Reference, convert, read, write_csv
 
 
 def assert_refused(done: Result, status: int, *words: str) -> None:
-    """One sentence on standard error."""
+    """Asserts a single sentence on standard error."""
     assert done.exit_code == status, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("octavo: ")
@@ -93,7 +93,7 @@ def test_which_files_are_traces(csv: str, tmp_path: Path) -> None:
 
 
 def test_a_pipe_with_a_name_is_read_once(csv: str, tmp_path: Path) -> None:
-    """As the shell makes one of <(zcat trace.gz)."""
+    """The shell makes such a pipe for <(zcat trace.gz)."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert names_a_trace([str(pipe)])
@@ -429,7 +429,7 @@ def test_no_trace_at_all(
 
 
 def test_samples_are_refused(tmp_path: Path) -> None:
-    """Also when they were converted: a native trace remembers what it was made from."""
+    """Also after a conversion, as a native trace records its origin."""
     samples = tmp_path / "a.perf"
     samples.write_text(
         "  ls 25793/25793 12347.883816: cpu/mem-loads,ldlat=30/P:     5608687a05c0 __progname      "
@@ -551,7 +551,7 @@ def test_too_few_instructions_give_no_rates(tmp_path: Path) -> None:
 
 
 def test_options_go_by_the_instructions_of_the_trace(tmp_path: Path) -> None:
-    """The trace is asked, not its format."""
+    """The trace decides, not its format."""
     fetches = [("fetch", 0x40_0000 + 4 * step, 4) for step in range(1200)]
     both = [of for fetch in fetches for of in (fetch, ("load", 0x10_0000 + fetch[1], 8))]
     with_them = write_csv(tmp_path / "both.csv", both)
@@ -606,7 +606,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 def test_parquet_is_read_and_written_without_files_of_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread of pyarrow that uses one when the process ends aborts it."""
+    """A thread of pyarrow that uses a Python file aborts the process at its end."""
     used: list[object] = []
 
     def noting(kind: Any) -> Callable[..., Any]:

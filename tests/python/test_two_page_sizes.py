@@ -1,4 +1,4 @@
-"""The study of two page sizes: its figures come from the right rows, and its claims can fail."""
+"""The study of two page sizes: its numbers come from the right rows, and its claims can fail."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_every_claim_can_agree_and_differ(measured: Measurement) -> None:
 def test_critical_increases_lie_in_the_papers_range(
     measured: Measurement, increases: tuple[float, float], agrees: bool
 ) -> None:
-    """The CPI_TLB are those that follow from the increases: none is above 25% by selection."""
+    """The CPI_TLB follow from the increases; none is above 25% by selection."""
     sets = tuple(
         replace(
             shape,
@@ -161,7 +161,7 @@ def test_two_sizes_are_near_the_large_size_on_both_sides(
 
 
 def test_cpi_that_tables_do_not_show_are_alike(measured: Measurement) -> None:
-    """Below 0.0001 a CPI_TLB counts as that."""
+    """A CPI_TLB below 0.0001 counts as 0.0001."""
     cpi = {**measured.full.cpi, 4096: 0.8, 32768: 0.00001}
     full = replace(measured.full, cpi=cpi, cpi_two_sizes=0.00009)
     sets = tuple(

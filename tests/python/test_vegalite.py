@@ -47,7 +47,7 @@ def schema() -> Draft7Validator:
 
 
 def errors_in(spec: Spec) -> list[str]:
-    """Where the schema does not allow a specification."""
+    """The places where a specification violates the schema."""
     plain = copy.deepcopy(spec)
     # The schema, unlike Vega, does not know how several legends are laid out.
     plain["config"]["legend"].pop("layout")

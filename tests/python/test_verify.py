@@ -171,7 +171,7 @@ signal.pause()
 
 
 def touching(size: int, advice: int, forks: int, mark: Path) -> dict[str, Any]:
-    """A server that holds memory, in one process or two, and is looked at when it holds all."""
+    """A server that holds memory in one process or two, inspected once it holds all."""
     ready = f"test $(wc -c < {mark} || echo 0) = {1 + forks} && rm {mark}"
     mark.touch()
     return document(
@@ -259,7 +259,7 @@ def test_what_is_to_be_tried_is_tried_beside_chosen_settings() -> None:
 
 @pytest.mark.parametrize(("rounds", "few"), [(2, " (too few: 6 is the least)"), (6, "")])
 def test_progress_names_rounds_that_are_too_few(rounds: int, few: str) -> None:
-    """For one comparison, whose least number the result names, too."""
+    """For one comparison, whose least number is in the result, too."""
     seen: list[str] = []
     api.verify(
         ["true"],
@@ -299,7 +299,7 @@ def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
 
 
 def test_each_setting_has_the_prediction_of_what_it_reaches() -> None:
-    """A switch leaves a region out, and the library the page faults at first touches."""
+    """A switch does not reach one region, and the library not the page faults at first touches."""
     switch = {"kind": "malloc", "name": "switch 2MiB", "page_size": PMD_PAGE, "command": "A=1 x"}
     library = {**switch, "kind": "apply", "name": "preload 2MiB"}
     walks = {"low": 0.01, "expected": 0.04, "high": 0.1}
@@ -398,7 +398,7 @@ def test_a_setting_under_which_it_fails_is_left_out() -> None:
 
 
 def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
-    """The third run of all fails, which is the first timed one."""
+    """The third run fails, which is the first timed one."""
     script = f"echo x >> {tmp_path}/runs; test $(wc -l < {tmp_path}/runs) != 3"
     arguments = ("--repetitions", "3", "--settings", "thp-disable", "--", "sh", "-c", script)
     found = document(*arguments)
@@ -458,7 +458,7 @@ if os.path.getsize(runs) == 7:
 
 
 def test_an_interrupt_keeps_finished_rounds(tmp_path: Path) -> None:
-    """The seventh run is the first of the third round, the first two being beforehand."""
+    """The seventh run is the first of the third round, after two runs beforehand."""
     file = tmp_path / "result.json"
     root = make_tree(tmp_path)
     before = chosen(root)
@@ -536,7 +536,7 @@ while True:
 
 
 def test_processor_time_of_a_server_is_that_of_the_load(tmp_path: Path) -> None:
-    """The load makes the server work, and waits until it has."""
+    """The load makes the server work, and waits for the end of the work."""
     mark = tmp_path / "mark"
     # Without its files the next server is not taken for this one.
     load = f"kill -USR1 $(cat {mark}.pid) && until test -s {mark}; do sleep 0.01; done"
@@ -554,7 +554,7 @@ def test_processor_time_of_a_server_is_that_of_the_load(tmp_path: Path) -> None:
 
 
 def test_a_daemon_is_a_server_too(tmp_path: Path) -> None:
-    """Its first process ends at once, and its socket belongs to a grandchild in another session."""
+    """The first process ends at once, and the socket belongs to a grandchild in another session."""
     daemon = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
     # The next server is not ready before it has written the file again.
     load = f"time:rm {tmp_path}/port"
@@ -568,7 +568,7 @@ def test_a_daemon_is_a_server_too(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_ends_is_no_server() -> None:
-    """Its last process is an orphan, whose parent has ended."""
+    """The last process is an orphan, as its parent has ended."""
     daemon = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
     with pytest.raises(CannotRun, match="the server ended by itself"):
         api.verify([PYTHON, "-S", "-c", daemon + "os._exit(7)"], metric=["time:true"])
@@ -592,7 +592,11 @@ def test_a_daemon_that_ends_is_no_server() -> None:
             "ended by itself with status 3",
         ),
         ({"ready": "true", "prepare": "exit 5"}, "exec sleep 100", "--prepare ended with status 5"),
-        ({"ready": "true"}, "exec sleep 100", "no format that Octavo knows and is not a number alone"),
+        (
+            {"ready": "true"},
+            "exec sleep 100",
+            "no format that Octavo knows and is not a number alone",
+        ),
     ],
 )
 def test_a_failed_server_is_reported(options: dict[str, Any], program: str, sentence: str) -> None:
@@ -625,7 +629,7 @@ def test_system_settings_hold_during_a_run_and_not_after(tmp_path: Path) -> None
     assert seen == sorted(2 * wanted)
 
 
-def test_what_was_left_is_restored(tmp_path: Path) -> None:
+def test_restore_without_changed_settings_does_nothing(tmp_path: Path) -> None:
     root = make_tree(tmp_path)
     done = verify("--restore", "--sysfs-root", str(root))
     assert (done.returncode, done.stderr.split(":")[0]) == (0, "Nothing to restore")
@@ -671,7 +675,7 @@ def test_a_users_own_values_are_kept() -> None:
 def test_text_in_huge_pages_is_that_of_its_own_setting_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page cache would keep it for all runs that follow."""
+    """Otherwise the page cache would keep it for all later runs."""
     file = tmp_path / "text"
     file.write_bytes(bytes(8192))
     monkeypatch.setattr("octavo.actions.file_text.why_not", lambda *host: None)
@@ -725,7 +729,7 @@ def test_text_is_restored_unless_a_run_is_known_to_have_had_no_more_in_huge_page
 def test_a_program_without_huge_anonymous_memory_is_not_measured_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its text may be in huge pages, which PR_SET_THP_DISABLE leaves as they are."""
+    """Its text may be in huge pages, which PR_SET_THP_DISABLE does not change."""
     settings = [Setting(AS_NOW, ""), Setting(THP_DISABLE, "", thp_disable=0), Setting("x", "")]
     monkeypatch.setattr(api, "candidates", lambda *given: (settings, []))
     found = octavo.verify(["true"], repetitions=1)

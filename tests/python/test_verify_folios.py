@@ -1,4 +1,4 @@
-"""Pages between 4 KiB and 2 MiB by process, from made-up frames and from a real page table."""
+"""Pages between 4 KiB and 2 MiB by process, from fake frames and from a real page table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD, TAIL, ANONYMOUS, HUGETLB = 1 << 15, 1 << 16, 1 << 12, 1 << 17
 
 
 def count(frames: list[int], flags: dict[int, int], tmp_path: Path) -> dict[int, int]:
-    """Of frames in order of address, with the flags of each frame."""
+    """Counts frames that are given in order of address with their flags."""
     file = tmp_path / "kpageflags"
     last = max(flags, default=0)
     file.write_bytes(b"".join(struct.pack("<Q", flags.get(at, 0)) for at in range(last + 1)))

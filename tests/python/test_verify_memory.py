@@ -1,4 +1,4 @@
-"""Memory as `octavo verify` reads it, against what processes map and what the kernel adds up."""
+"""Memory as `octavo verify` reads it, compared with mappings and with sums of the kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZE = 32 * MIB
 
 @contextmanager
 def child(work: Callable[[], object]) -> Iterator[int]:
-    """A process that has done its work and waits; its result stays alive."""
+    """A process that has done some work and waits; the result of the work stays alive."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -48,7 +48,7 @@ def child(work: Callable[[], object]) -> Iterator[int]:
 
 
 def touched(kind: int, advice: int | None = None, size: int = SIZE) -> mmap.mmap:
-    """Anonymous memory, all of it written."""
+    """Anonymous memory with all pages written."""
     area = mmap.mmap(-1, size, flags=kind | mmap.MAP_ANONYMOUS)
     if advice is not None:
         area.madvise(advice)

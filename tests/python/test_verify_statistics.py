@@ -1,4 +1,4 @@
-"""The intervals of `octavo verify` against counting all cases, and the decision made of them."""
+"""The intervals of `octavo verify`, compared with counting all cases, and the decisions on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from octavo.verification.view import settings_grid
 
 
 def counted_coverage(values: int, rank: int) -> float:
-    """Each value is below the median or above it, both equally likely: count all the ways."""
+    """The exact coverage: each value is below or above the median with equal probability, and all
+    combinations are counted.
+    """
     ways = list(product((False, True), repeat=values))
     inside = [way for way in ways if sum(way) >= rank and values - sum(way) >= rank]
     return len(inside) / len(ways)
@@ -96,7 +98,7 @@ NOISE = (1.00, 1.02, 0.99, 1.01, 0.98, 1.00, 1.03, 0.99, 1.02, 1.01)
 
 
 def shifted(by: float, turn: int = 3) -> list[float]:
-    """Other noise around another value."""
+    """Other noise around a given value."""
     return [by * value for value in (*NOISE[turn:], *NOISE[:turn])]
 
 

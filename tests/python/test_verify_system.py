@@ -1,4 +1,4 @@
-"""System-wide settings are restored, however Octavo ends."""
+"""System-wide settings are restored however Octavo ends."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def tree(tmp_path: Path) -> Path:
 
 
 def wait_for_watchdog(root: Path) -> None:
-    """The watchdog holds the lock until it is done."""
+    """Waits until the watchdog releases its lock."""
     with (root / "var/lib/octavo/settings.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Runs something in a process of its own; returns how that ended."""
+    """Runs a function in a process of its own; returns how the process ended."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -51,7 +51,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def is_clean(root: Path) -> bool:
-    """Whether all is as before, and nothing is left to restore."""
+    """Whether all settings are as before, and nothing is left to restore."""
     return chosen(root) == BEFORE and left_over(root) is None and not is_being_changed(root)
 
 
@@ -129,7 +129,7 @@ def test_nothing_is_changed_where_the_watchdog_does_not_start(
 
 
 def leave_changed(root: Path) -> None:
-    """Octavo and its watchdog are killed while settings are changed."""
+    """Kills Octavo and its watchdog while settings are changed."""
 
     def die() -> None:
         with SystemSettings(ALWAYS, root) as system, system.changed(ALWAYS):
@@ -141,7 +141,7 @@ def leave_changed(root: Path) -> None:
     assert chosen(root) == {**BEFORE, **ALWAYS}
 
 
-def test_what_both_left_is_noticed_and_repaired(tree: Path) -> None:
+def test_settings_left_by_both_are_detected_and_restored(tree: Path) -> None:
     assert restore_left_over(tree) is None
     leave_changed(tree)
     with pytest.raises(CannotRun, match="octavo verify --restore"):
@@ -220,7 +220,7 @@ def test_a_missing_file_is_reported(tree: Path) -> None:
 def kill_at_random(root: Path, kills: int, longest_seconds: float) -> int:
     """Kills `octavo verify` at random moments; returns how often a setting was changed then.
 
-    All settings are as before after each.
+    All settings are as before after each kill.
     """
     names = [name for name in FILES if name.startswith("/sys")]
     before = {name: read_setting(root / name.lstrip("/")) for name in names}

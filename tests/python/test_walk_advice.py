@@ -1,4 +1,4 @@
-"""Advice by page walks: gains as intervals, memory, and what walks cost."""
+"""Advice by page walks: gains as intervals, memory, and the cost of walks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def estimated() -> WalkCosts:
 
 
 def counted(faults: PageFaults) -> CountedFaults:
-    """Page faults as the extension gives them."""
+    """Page faults in the form of the extension."""
     return {
         "base": faults.base,
         "huge": faults.large,
@@ -63,7 +63,7 @@ def advise(
     kernel_seconds: float = 0.0,
     fitting_growth: int | None = None,
 ) -> Advice:
-    """Advice on data that walk so often with 4 KiB pages and with 2 MiB pages."""
+    """Advice on data with the given walks in 4 KiB pages and in 2 MiB pages."""
     regions = [] if faults is None else [{**region(), "page_faults": counted(faults)}]
     if fitting_growth is not None:
         regions.append({**region(), "huge_growth_bytes": fitting_growth})
@@ -127,7 +127,7 @@ def test_many_walks_are_worth_huge_pages() -> None:
 
 
 def test_few_walks_in_all_are_no_gain_however_short_the_run() -> None:
-    """As of a program that does nothing but start."""
+    """Like a program that does nothing but start."""
     advice = advise(9_999, instructions=100_000)
     assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")
     assert "2 MiB pages would save 9999 page walks in all, and fewer than 10.0 k" in advice.text
@@ -287,7 +287,7 @@ def test_large_pages_of_which_little_is_touched_cost_time(tmp_path: Path) -> Non
 
 
 def test_the_largest_loss_is_that_with_data_that_come_quickly() -> None:
-    """Of a sparse program: 2 MiB pages of which little is touched, and many walks."""
+    """For a sparse program, with many walks and with 2 MiB pages of which little is touched."""
     costs = estimated()
     program = Program(10**7, 300_000, 8 * MIB, page_faults=2000)
     found = gain(program, costs, 2 * MIB, 300_000, 250_000, 8 * MIB, PageFaults(2000, 2000, 0))
@@ -308,10 +308,10 @@ RETURNED = """
 """
 
 
-def test_first_touches_of_memory_that_a_host_took_back_cost_what_it_takes_to_find_it(
+def test_first_touches_of_memory_that_a_host_took_back_include_the_hosts_cost(
     tmp_path: Path,
 ) -> None:
-    """Ten of thirty pages are of memory that the host has left."""
+    """Ten of thirty pages are in memory that the host has left."""
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS + RETURNED)
     program = Program(10**9, 0, 64 * MIB, page_faults=20_000)
     found = gain(program, measured, 2 * MIB, 0, 0, 64 * MIB, PageFaults(16_000, 30, 1000))
@@ -381,8 +381,8 @@ cycles = 1600
 
 
 def test_walks_cost_the_more_the_rarer_they_are(tmp_path: Path) -> None:
-    """With a pause a load that walks takes 620 cycles and 320 for the walk, or else 530 and 80. In
-    a million walks of a thousand million instructions there are 500 cycles to a walk.
+    """With a pause, a load that walks takes 620 cycles, 320 of them for the walk, or else 530 and
+    80. A million walks in a thousand million instructions have 500 cycles each.
     """
     measured = calibration(tmp_path / "calibration.toml", LOADS + PACED)
     program = Program(10**9, 10**6, 64 * MIB)
@@ -526,7 +526,7 @@ def test_gains_with_page_faults_are_shares_in_order(
 
 
 def test_page_faults_decide(tmp_path: Path) -> None:
-    """Of a whole run that walks little and touches 64 MiB once."""
+    """For a whole run that walks little and touches 64 MiB once."""
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
     faults = PageFaults(16_384, 32, 12)
     found = advise(1000, costs=measured, faults=faults)
@@ -566,7 +566,7 @@ def test_walks_cost_more_where_the_page_table_is_large() -> None:
 
 
 def calibration(file: Path, more: str = "") -> WalkCosts:
-    """The costs that a file with some walks gives, of this processor."""
+    """The costs of this processor from a file with some walks."""
     write_calibration(
         file, f'[walk_cycles]\n"4KiB" = {{low = 10.0, median = 20.5, high = 90.0}}\n{more}'
     )

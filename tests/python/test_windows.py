@@ -1,4 +1,4 @@
-"""Windows of a live run: the share of the execution that they are, and what is said of them."""
+"""Windows of a live run: their share of the execution, and the notes about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octavo.tracing.windows import traced_share, windows_warning
 
 
 def found(unit: str, *each: int, executed: int | None = None) -> dict[str, Any]:
-    """Windows as the manifest has them, of a process and of one that idles."""
+    """Windows in the form of the manifest, of a process and of an idle one."""
     kept = [{"instructions": instructions} for instructions in each]
     return {
         "periodic": {"unit": unit, "traced": 0.1, "gap": 0.9, "warm": 0} if unit else None,

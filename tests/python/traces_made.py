@@ -1,4 +1,4 @@
-"""Traces made up for tests: references as plain tuples, written and read by whatever is asked."""
+"""Small traces for tests: references as plain tuples, written and read in any format."""
 
 from __future__ import annotations
 

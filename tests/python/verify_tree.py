@@ -1,4 +1,4 @@
-"""A made-up sysfs, for tests of what changes settings."""
+"""A fake sysfs, for tests of code that changes settings."""
 
 from __future__ import annotations
 
