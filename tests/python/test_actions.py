@@ -237,15 +237,15 @@ def test_regions_are_named_with_their_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [(None, "cannot be read"), ("# CONFIG_READ_ONLY_THP_FOR_FS is not set\n", "without CONFIG")],
 )
-def test_file_text(tmp_path: Path, config: str | None, said: str) -> None:
+def test_file_text(tmp_path: Path, config: str | None, message: str) -> None:
     actions = actions_for(region_advice("prog text"), machine(tmp_path, config=config))
     ways = ["linker", "note"] if config else ["linker", "note", "madvise"]
     assert kinds(actions) == ways
     assert "max-page-size=0x200000" in actions[0].command
-    assert said in actions[1].text
+    assert message in actions[1].text
 
 
 def test_file_text_where_khugepaged_may(tmp_path: Path) -> None:
@@ -289,9 +289,9 @@ def test_the_size_to_use_comes_with_its_figures(tmp_path: Path) -> None:
 def test_a_size_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
     advice = data_advice(MISS_UNTIL_64K)
     few = replace(advice, case=replace(advice.case, points=advice.case.points[:5]))
-    said = actions_for(few, machine(tmp_path))[0].text
-    assert "2 MiB, which it has, is not among the sizes measured" in said
-    assert "keep 4 KiB" in said
+    message = actions_for(few, machine(tmp_path))[0].text
+    assert "2 MiB, which it has, is not among the sizes measured" in message
+    assert "keep 4 KiB" in message
 
 
 def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_shared_memory_without_a_mount_has_the_setting_of_shared_memory(
 
 
 @pytest.mark.parametrize(
-    ("system", "kernel", "said", "asks"),
+    ("system", "kernel", "message", "asks"),
     [
         (
             "ext4",
@@ -360,7 +360,7 @@ def test_data_of_files_get_what_their_file_system_has(
     monkeypatch: pytest.MonkeyPatch,
     system: str | None,
     kernel: str,
-    said: str,
+    message: str,
     asks: bool,
 ) -> None:
     monkeypatch.setattr("octavo.actions.for_advice.file_system", lambda path: system)
@@ -370,7 +370,7 @@ def test_data_of_files_get_what_their_file_system_has(
     for advice in (region_advice("table data"), whole):
         actions = actions_for(advice, found, subject=subject)
         assert kinds(actions) == ["note", "madvise"][: 1 + asks]
-        assert said in actions[0].text
+        assert message in actions[0].text
 
 
 @pytest.mark.parametrize(

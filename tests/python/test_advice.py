@@ -186,10 +186,10 @@ def test_the_last_level_decides() -> None:
 def test_the_answer_in_one_line() -> None:
     change = advise(process(0, code_misses=KNEE_AT_16K, data_misses=STEADY))
     wanted = [item.page_size for item in change]
-    said = "Which page size? 16 KiB for code, 128 KiB for data."
-    assert overall_text(change, wanted) == said
+    message = "Which page size? 16 KiB for code, 128 KiB for data."
+    assert overall_text(change, wanted) == message
     here = "With the sizes of this processor: 4 KiB for code, 2 MiB for data."
-    assert overall_text(change, [4 * KIB, 2 * MIB]) == f"{said} {here}"
+    assert overall_text(change, [4 * KIB, 2 * MIB]) == f"{message} {here}"
     keep = advise(process(0))
     assert overall_text(keep, [4 * KIB] * 2) == "Which page size? 4 KiB: nothing should be changed."
 
@@ -199,8 +199,8 @@ def test_the_answer_names_regions_that_gain_from_larger_pages() -> None:
     found = advise(
         process(0, data_misses=KNEE_AT_16K, data_growth=grown, regions=[region(misses=KNEE_AT_16K)])
     )
-    said = overall_text(found, [item.page_size for item in found])
-    assert said == (
+    message = overall_text(found, [item.page_size for item in found])
+    assert message == (
         "Which page size? 4 KiB for the program as a whole. 1 region wants larger pages."
     )
 

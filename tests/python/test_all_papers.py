@@ -124,7 +124,7 @@ def test_a_claim_of_many_programs_holds_where_most_agree(monkeypatch: pytest.Mon
     ]
     study = BasePageSize((), {})
     monkeypatch.setattr(BasePageSize, "claims", lambda self: claims)
-    assert [of.holds for of in study.verdicts()] == [True, False, None]
+    assert [verdict.holds for verdict in study.verdicts()] == [True, False, None]
     assert study.verdicts()[0].ours == "3 of 5 programs agree"
 
 
@@ -307,7 +307,9 @@ def test_the_version_of_parts_covers_every_engine(tmp_path: Path) -> None:
         name = waiting.pop()
         needed.add(name)
         crate = read_toml(ROOT / "crates" / name / "Cargo.toml")
-        waiting |= {of for of in crate["dependencies"] if of.startswith("octavo-")} - needed
+        waiting |= {
+            dependency for dependency in crate["dependencies"] if dependency.startswith("octavo-")
+        } - needed
     listed = set(re.findall(r'"(octavo-\w+)"', (ROOT / "crates/octavo-py/build.rs").read_text()))
     assert listed == needed - {"octavo-py", "octavo-calibrate"}
     assert ENGINES != MODEL

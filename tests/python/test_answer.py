@@ -212,9 +212,9 @@ def test_settings_that_change_for_every_program_are_said() -> None:
         action = act("thp", "echo always > enabled\nserver", **more)
         return answer(item("data", HUGE, (0.02, 0.08, 0.19), actions=[action])).text
 
-    said = "The lines to paste need root and change settings for every program until reboot."
-    assert text(undo="echo madvise > enabled").endswith(said)
-    assert said not in text()
+    message = "The lines to paste need root and change settings for every program until reboot."
+    assert text(undo="echo madvise > enabled").endswith(message)
+    assert message not in text()
 
 
 def test_regions_where_the_whole_is_refused() -> None:
@@ -463,7 +463,7 @@ def test_memory_that_is_too_much_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "walks", "said"),
+    ("gain", "walks", "message"),
     [
         ((0, 0, 0.004), 10**6, "; larger pages would save at most 0.4% of the time"),
         ((0, 0, 0), 10**6, "; larger pages would save less than 0.1% of the time"),
@@ -471,10 +471,10 @@ def test_memory_that_is_too_much_is_named() -> None:
         ((0, 0, 0), 0, ", which has no page walks here."),
     ],
 )
-def test_no_gain_is_said(gain: tuple[float, float, float], walks: int, said: str) -> None:
+def test_no_gain_is_said(gain: tuple[float, float, float], walks: int, message: str) -> None:
     found = answer(item("fetch", BASE, (0, 0, 0)), item("data", BASE, gain), walks=walks)
     assert found.text.startswith("Which page size? Keep 4 KiB: no gain is expected on zen3")
-    assert said in found.text
+    assert message in found.text
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_code_that_is_to_have_huge_pages_is_that_of_large_text_regions() -> None
 
 
 @pytest.mark.parametrize(
-    ("values", "by", "said"),
+    ("values", "by", "message"),
     [
         (
             {},
@@ -160,7 +160,7 @@ def test_code_that_is_to_have_huge_pages_is_that_of_large_text_regions() -> None
 def test_pages_below_2_mib_are_those_of_the_runtime_where_settings_give_them(
     values: dict[str, str | None],
     by: str,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -178,7 +178,7 @@ def test_pages_below_2_mib_are_those_of_the_runtime_where_settings_give_them(
     settings = PreloadSettings(selection_of([program_advice(64 << 10)], "result"))
     launch = prepare(["sort", "-n"], settings)
     assert launch.by == by
-    assert said in launch.text
+    assert message in launch.text
     assert launch.command == ("sort", "-n")
     tunables = launch.variables.get("GLIBC_TUNABLES", "")
     assert ("glibc.malloc.hugetlb=1" in tunables) == (by == "runtime")

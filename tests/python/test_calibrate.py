@@ -360,7 +360,7 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     assert set(read.core) == set(CORE_FIGURES)
     assert read.core["reorder_buffer"].low == found.core["reorder_buffer"].low
     assert read.random_read_cycles[256 * MIB].median == MEMORY_CYCLES + COMPUTED
-    assert {size: of.median for size, of in read.lone_read_cycles.items()} == {
+    assert {size: spread.median for size, spread in read.lone_read_cycles.items()} == {
         8 * MIB: MEMORY_CYCLES / 2 + COMPUTED
     }
     assert read.paced_load_cycles == found.paced_load_cycles
@@ -369,7 +369,7 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     assert read.host == found.host
     assert list(read.walk_cycles) == [SMALL, HUGE]
     parallel = read.parallel_load_cycles[256 * MIB]
-    assert {chases: of.median for chases, of in parallel.items()} == {
+    assert {chases: spread.median for chases, spread in parallel.items()} == {
         1: 300,
         4: 75,
         8: 37.5,
@@ -377,7 +377,7 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     }
     # A line of 64 bytes in 4 ticks, 2 G ticks a second.
     assert read.stream_bytes_per_second["read"].median == 32e9
-    assert {size: of.median for size, of in read.fault_cycles.items()} == {SMALL: 1250}
+    assert {size: spread.median for size, spread in read.fault_cycles.items()} == {SMALL: 1250}
 
 
 def test_memory_that_the_host_took_back_costs_more_at_first_touches() -> None:
@@ -530,8 +530,8 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
             size * MIB: hit if size <= 4 else memory - (memory - hit) * held / size
             for size in (2, 4, 16, 32, 64, 128)
         }
-        of = {16 * KIB: 4.0, **cycles}
-        return {size: Spread(*[one + extra] * 3) for size, one in of.items()}
+        all_cycles = {16 * KIB: 4.0, **cycles}
+        return {size: Spread(*[one + extra] * 3) for size, one in all_cycles.items()}
 
     measured = replace(
         figures(made_up(huge_pages=0)),
@@ -566,8 +566,8 @@ def test_others_fill_the_last_cache_where_slow_reads_hold_less(tmp_path: Path, h
             size * MIB: hit if size <= 4 else memory - (memory - hit) * own / size
             for size in (2, 4, 8, 16, 32, 64, 128)
         }
-        of = {16 * KIB: 4.0, **cycles}
-        return {size: Spread(*[one + extra] * 3) for size, one in of.items()}
+        all_cycles = {16 * KIB: 4.0, **cycles}
+        return {size: Spread(*[one + extra] * 3) for size, one in all_cycles.items()}
 
     lone = {8 * MIB: Spread(*[memory - (memory - hit) * held / 8 + COMPUTED] * 3)}
     # All in the cache, and nothing in it: neither says how much it holds.

@@ -53,18 +53,18 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_what_champsim_prints(bench: ModuleType) -> None:
-    of = bench.of_champsim(TEXT)
-    assert (of.instructions, of.cycles, of.ipc) == (20000, 16000, 1.25)
-    assert of.misses == {"L1D": 7000, "L2": 1580, "LLC": 700, "DTLB": 240, "STLB": 100}
-    assert of.mispredicted == pytest.approx(30)
-    assert of.per_thousand(of.misses["L1D"]) == 350
-    assert of.instructions_per_second == 24000 / 80
+    outcome = bench.of_champsim(TEXT)
+    assert (outcome.instructions, outcome.cycles, outcome.ipc) == (20000, 16000, 1.25)
+    assert outcome.misses == {"L1D": 7000, "L2": 1580, "LLC": 700, "DTLB": 240, "STLB": 100}
+    assert outcome.mispredicted == pytest.approx(30)
+    assert outcome.per_thousand(outcome.misses["L1D"]) == 350
+    assert outcome.instructions_per_second == 24000 / 80
     assert bench.of_champsim(TEXT.replace("Seconds", "Hours")).instructions_per_second is None
     assert bench.lengths_of(TEXT) == (4000, 20000)
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("output", "sentence"),
     [
         ("", "has no statistics; its last line is: nothing"),
         ("Warmup\nBus error\n", "has no statistics; its last line is: Bus error"),
@@ -74,9 +74,9 @@ def test_what_champsim_prints(bench: ModuleType) -> None:
         (TEXT + "CPU 1 cumulative IPC: 1\n", "is of several cores"),
     ],
 )
-def test_output_that_is_not_whole(bench: ModuleType, said: str, sentence: str) -> None:
+def test_output_that_is_not_whole(bench: ModuleType, output: str, sentence: str) -> None:
     with pytest.raises(bench.Failure, match=sentence):
-        bench.of_champsim(said)
+        bench.of_champsim(output)
 
 
 def test_rows_of_octavo(bench: ModuleType) -> None:
@@ -92,9 +92,9 @@ def test_rows_of_octavo(bench: ModuleType) -> None:
     rows = [*misses, *core, row("core", "cycles", 5, "thp")]
     with pytest.raises(bench.Failure, match="no cycles of a core"):
         bench.of_octavo({"rows": rows}, 100, 2.0)
-    of = bench.of_octavo({"rows": [*rows, row("core", "cycles", 450)]}, 100, 2.0)
-    assert (of.ipc, of.mispredicted, of.instructions_per_second) == (2, 9, 500)
-    assert of.misses == {"L1D": 1, "L2": 2, "LLC": 3, "DTLB": 4, "STLB": 5}
+    outcome = bench.of_octavo({"rows": [*rows, row("core", "cycles", 450)]}, 100, 2.0)
+    assert (outcome.ipc, outcome.mispredicted, outcome.instructions_per_second) == (2, 9, 500)
+    assert outcome.misses == {"L1D": 1, "L2": 2, "LLC": 3, "DTLB": 4, "STLB": 5}
 
 
 def test_a_trace_that_cannot_be_compared(bench: ModuleType, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_trace_that_cannot_be_compared(bench: ModuleType, tmp_path: Path) -> N
 
 
 def test_a_binary(bench: ModuleType) -> None:
-    said, took = bench.run(["sh", "-c", "echo well"], "ChampSim")
-    assert said == "well\n"
+    output, took = bench.run(["sh", "-c", "echo well"], "ChampSim")
+    assert output == "well\n"
     assert 0 <= took < 5
     with pytest.raises(bench.Failure, match=r"ChampSim failed with status 3; .*: no such trace"):
         bench.run(["sh", "-c", "echo no such trace >&2; exit 3"], "ChampSim")

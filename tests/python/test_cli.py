@@ -46,13 +46,13 @@ def test_off_a_terminal_the_output_is_plain_ascii(pretend: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"), [(0, ""), (1, "and 1 more region;"), (2, "2 more regions;")]
+    ("more", "message"), [(0, ""), (1, "and 1 more region;"), (2, "2 more regions;")]
 )
-def test_what_is_not_shown_is_counted(pretend: Install, more: int, said: str) -> None:
+def test_what_is_not_shown_is_counted(pretend: Install, more: int, message: str) -> None:
     regions = [region(name=f"region {number}", misses=FALLING) for number in range(6 + more)]
     pretend(FakeRun(result(process(0, data_misses=FALLING, regions=regions))))
     shown = octavo("run", "--tlb", "lru64", "prog").stderr
-    assert said in shown
+    assert message in shown
     assert ("more region" in shown) == (more > 0)
 
 
@@ -160,7 +160,7 @@ def test_a_file_in_place_of_a_directory_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (["--page-sizes", "3KiB", "prog"], 2, "power of two"),
         (["--tlb", "itanium", "prog"], 2, "did you mean `itanium2`"),
@@ -180,13 +180,13 @@ def test_a_file_in_place_of_a_directory_is_one_sentence(
     ],
 )
 def test_errors_are_one_sentence(
-    pretend: Install, arguments: list[str], status: int, said: str
+    pretend: Install, arguments: list[str], status: int, message: str
 ) -> None:
     run = plain_run()
     pretend(run)
     done = octavo("run", *arguments)
     assert done.exit_code == status
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not run.started
 
@@ -300,8 +300,8 @@ def test_a_current_directory_that_is_gone_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     script = 'mkdir {0}; cd {0}; rmdir {0}; "$0" -m octavo run -q {1} 2>"$1"; cat "$1"'
     for subject in ("-- true", "synth:strided?references=100"):
-        said = _shell(script.format(gone, subject))
-        assert said == "octavo: the current directory is gone; change to one that exists.\n"
+        message = _shell(script.format(gone, subject))
+        assert message == "octavo: the current directory is gone; change to one that exists.\n"
 
 
 def _shell(script: str, stderr: IO[str] | int = subprocess.PIPE) -> str:

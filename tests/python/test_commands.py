@@ -99,8 +99,8 @@ def test_an_explanation_in_a_file_or_a_pipe_is_no_wider_than_a_page(
     run("explain", design, "--out", str(tmp_path / "file"))
     for text in (run("explain", design).stdout, (tmp_path / "file").read_text()):
         assert max(map(len, text.splitlines())) <= 120
-        said = re.sub(r"\s+", "", text)
-        assert re.sub(r"\s+", "", explain(design).assumptions) in said
+        squeezed = re.sub(r"\s+", "", text)
+        assert re.sub(r"\s+", "", explain(design).assumptions) in squeezed
 
 
 def test_paragraphs_and_items_of_an_explanation_are_wrapped_as_a_whole() -> None:
@@ -253,7 +253,7 @@ def test_diff_says_where_results_were_made_differently(tmp_path: Path) -> None:
     assert run("run", "-q", "-o", a, SMALL).exit_code == 0
     fewer = ["--page-sizes", "4KiB", "--max-instructions", "5k"]
     assert run("run", "-q", "-o", b, *fewer, SMALL).exit_code == 0
-    said = run("diff", a, b, "--json", str(tmp_path / "diff.json")).stdout
+    summary = run("diff", a, b, "--json", str(tmp_path / "diff.json")).stdout
     remarks = json.loads((tmp_path / "diff.json").read_text())["remarks"]
     assert [remark.split()[:4] for remark in remarks] == [
         ["The", "second", "result", "is"],
@@ -263,7 +263,7 @@ def test_diff_says_where_results_were_made_differently(tmp_path: Path) -> None:
     ]
     assert "different numbers of instructions" in remarks[2]
     assert "page sizes" in remarks[1]
-    assert all(" ".join(remark.split()[:4]) in said for remark in remarks)
+    assert all(" ".join(remark.split()[:4]) in summary for remark in remarks)
 
 
 READING = (
@@ -292,7 +292,7 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["head", "x.oct", "--lines", "-4"], "`-4`: give a whole number from 1 on."),
         (["head", "x.oct", "--lines", "9" * 5000], "give a whole number from 1 on."),
@@ -308,14 +308,14 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
         ),
     ],
 )
-def test_options_that_take_numbers_say_so(words: list[str], said: str) -> None:
+def test_options_that_take_numbers_say_so(words: list[str], message: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["diff", "nowhere", "nowhere"], "cannot read `nowhere/result.json`"),
         (["diff", "a", "b", "--tolerance", "-1"], "--tolerance `-1`: give a number from 0 to 1000"),
@@ -338,10 +338,10 @@ def test_options_that_take_numbers_say_so(words: list[str], said: str) -> None:
         ),
     ],
 )
-def test_bad_input_is_one_sentence(words: list[str], said: str) -> None:
+def test_bad_input_is_one_sentence(words: list[str], message: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 

@@ -192,11 +192,11 @@ def test_resolved_machine_is_canonical_and_names_its_setting() -> None:
 def test_every_name_is_listed_once() -> None:
     policies = [name for name, _, _ in _core.policies()]
     designs = [name for name, _ in _core.designs()]
-    formats = [of["name"] for of in _core.trace_formats()]
+    formats = [known["name"] for known in _core.trace_formats()]
     for names in (policies, designs, formats, _core.machine_presets()):
         assert names
         assert len(set(names)) == len(names)
-    settings = dict(next(of for name, _, of in _core.policies() if name == "thp"))
+    settings = dict(next(keys for name, _, keys in _core.policies() if name == "thp"))
     assert settings["enabled"] == "always"
     assert settings["max_ptes_none"] == "511"
 
@@ -204,7 +204,9 @@ def test_every_name_is_listed_once() -> None:
 def test_listing_gives_references_with_their_instruction() -> None:
     entries, fault = trace_of(ROWS).list(entries=3, from_instruction=1)
     assert fault is None
-    listed = [(of["instruction"], of["kind"], of["address"], of["size"]) for of in entries]
+    listed = [
+        (entry["instruction"], entry["kind"], entry["address"], entry["size"]) for entry in entries
+    ]
     assert listed == [
         (1, "fetch", 0x40_0104, 4),
         (1, "store", 2 * PAGE, 8),
@@ -220,7 +222,7 @@ def test_columns_come_out_as_they_went_in(tmp_path: Path) -> None:
     overview = _core.trace_overview(native)
     assert overview is not None
     assert overview["is_whole"]
-    assert [of["instructions"] for of in overview["streams"]] == [4]
+    assert [stream["instructions"] for stream in overview["streams"]] == [4]
     job, drain = _core.start_convert_to_columns(Trace.open(native), "rows")
     blocks = []
     while (block := drain.next()) is not None:
@@ -285,11 +287,14 @@ def test_shared_pages_are_counted_once() -> None:
         return process, [("file:/lib/x", 0, Touched(fetch=[0, 1], data=[1, 2], own=own))]
 
     again = _core.memory_counted_again([image(1), image(2)], [PAGE, 2 * PAGE])
-    counted = {(of["stream"], of["page_size"]): of["touched_bytes"] for of in again}
+    counted = {
+        (footprint["stream"], footprint["page_size"]): footprint["touched_bytes"]
+        for footprint in again
+    }
     assert counted["all", PAGE] == 3 * PAGE
     assert counted["all", 2 * PAGE] == 2 * 2 * PAGE
     own = _core.memory_counted_again([image(1, [0, 1, 2]), image(2, [0, 1, 2])], [PAGE])
-    assert all(of["touched_bytes"] == 0 for of in own)
+    assert all(footprint["touched_bytes"] == 0 for footprint in own)
 
 
 def test_available_memory_is_the_kernels(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_metrics_without_a_base_are_undefined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("increase", "said"),
+    ("increase", "words"),
     [
         (None, "no misses"),
         (-0.25, "-25.0%"),
@@ -69,5 +69,5 @@ def test_metrics_without_a_base_are_undefined() -> None:
         (6634.34, "6,635 times"),
     ],
 )
-def test_an_increase_of_the_penalty_in_words(increase: float | None, said: str) -> None:
-    assert increase_in_words(increase) == said
+def test_an_increase_of_the_penalty_in_words(increase: float | None, words: str) -> None:
+    assert increase_in_words(increase) == words

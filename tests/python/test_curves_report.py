@@ -175,7 +175,7 @@ def test_names_of_lines_stand_apart(places: list[float]) -> None:
 
 @pytest.mark.parametrize("lowest", [2, 1])
 def test_names_of_equal_lines_stand_apart(lowest: int) -> None:
-    values = [{"of": of, "x": 1, "y": 2} for of in "abc"] + [{"of": "a", "x": 0, "y": lowest}]
+    values = [{"of": name, "x": 1, "y": 2} for name in "abc"] + [{"of": "a", "x": 0, "y": lowest}]
     placed = with_labels(values, "of", "x", "y", height=100)
     below = sorted(value["label_dy"] for value in placed if "label_dy" in value)
     assert len(below) == 3
@@ -240,7 +240,7 @@ def test_figures_are_the_same_each_time(tmp_path: Path) -> None:
         for of in ("code", "data")
         for name in (*(f"{name}-{of}" for name in figures), *(f"sets-{of}-{i}" for i in indexes))
     ]
-    assert sorted(drawn[0]) == sorted(f"{name}.{of}" for name in names for of in FORMATS)
+    assert sorted(drawn[0]) == sorted(f"{name}.{suffix}" for name in names for suffix in FORMATS)
     assert drawn[0]["misses-data.png"].startswith(b"\x89PNG")
     pdf = drawn[0]["misses-data.pdf"]
     assert b"/FontFile" in pdf

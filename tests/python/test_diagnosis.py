@@ -23,28 +23,30 @@ def test_valgrinds_own_complaints_are_passed_on() -> None:
 
 def test_an_instruction_that_no_processor_knows_is_not_blamed_on_its_age() -> None:
     """Valgrind gives no bytes of `ud2`."""
-    said = "valgrind: Unrecognised instruction at address 0x10."
-    assert diagnose(said) == "Valgrind says: Unrecognised instruction at address 0x10"
-    said = f"vex amd64->IR: unhandled instruction bytes: 0x62 0xF1\n{said}"
-    assert "does not know (0x62 0xF1) at 0x10" in str(diagnose(said))
+    message = "valgrind: Unrecognised instruction at address 0x10."
+    assert diagnose(message) == "Valgrind says: Unrecognised instruction at address 0x10"
+    message = f"vex amd64->IR: unhandled instruction bytes: 0x62 0xF1\n{message}"
+    assert "does not know (0x62 0xF1) at 0x10" in str(diagnose(message))
 
 
 def test_a_death_by_seccomp_differs_from_other_faults() -> None:
-    said = "octavo tracer: ./sandboxed confined its system calls (seccomp filter), and died\n"
-    assert diagnose(said) == seccomp_death(said)
-    assert str(diagnose(said)).startswith("./sandboxed confined its system calls (seccomp filter)")
+    message = "octavo tracer: ./sandboxed confined its system calls (seccomp filter), and died\n"
+    assert diagnose(message) == seccomp_death(message)
+    assert str(diagnose(message)).startswith(
+        "./sandboxed confined its system calls (seccomp filter)"
+    )
     assert seccomp_death("==1== nothing of it") is None
 
 
 def test_the_first_untraced_program_is_named() -> None:
-    said = (
+    message = (
         "==7== octavo tracer: /bin/a ran untraced: no /proc\n==8== octavo tracer: b ran untraced: x"
     )
-    assert untraced_program(said) == ("/bin/a", "no /proc")
+    assert untraced_program(message) == ("/bin/a", "no /proc")
     assert untraced_program("") is None
 
 
 def test_a_program_that_asked_for_too_much_address_space_is_named() -> None:
-    said = "a asked for 9 MiB of address space in one piece and got none: why"
-    assert lack_of_room(f"==7== octavo tracer: {said}\n") == said
+    message = "a asked for 9 MiB of address space in one piece and got none: why"
+    assert lack_of_room(f"==7== octavo tracer: {message}\n") == message
     assert lack_of_room("octavo tracer: /bin/a ran untraced: no /proc") is None

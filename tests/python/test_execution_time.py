@@ -47,7 +47,7 @@ def test_processors_of_two_kinds_are_added_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "has no cycles: measure `cycles` too"),
         ("5,,cycles,1,100,,\n", "has no cycles of page walks: measure dtlb_load_misses.walk_act"),
@@ -60,8 +60,8 @@ def test_processors_of_two_kinds_are_added_up(tmp_path: Path) -> None:
         ("x" * ((1 << 20) + 2), "too long for what"),
     ],
 )
-def test_other_files_than_perf_stat_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_other_files_than_perf_stat_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         read_perf_stat("--perf-thp", written(tmp_path, text))
 
 
@@ -131,19 +131,19 @@ def test_simulated_terms_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "huge", "said"),
+    ("base", "huge", "message"),
     [
         ((9000, 4000), (8000, 4000), "has no fewer cycles of page walks"),
         ((9000, 4000), (9000, 2000), "took no fewer cycles"),
     ],
 )
 def test_runs_without_usable_differences_are_refused(
-    tmp_path: Path, base: tuple[int, int], huge: tuple[int, int], said: str
+    tmp_path: Path, base: tuple[int, int], huge: tuple[int, int], message: str
 ) -> None:
     files = []
     for name, (cycles, walks) in {"4k": base, "thp": huge}.items():
         file = tmp_path / name
         file.write_text(f"{cycles},,cycles\n{walks},,dtlb_load_misses.walk_duration\n")
         files.append(str(file))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read_measured(*files, ["thp"])

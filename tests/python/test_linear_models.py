@@ -72,4 +72,4 @@ def test_overlapped_walks_take_no_more_than_all_of_them() -> None:
         for row in result.rows
         if (row["component"], row["counter"]) == ("core", "cycles") and "interval" not in row
     ]
-    assert cycles == [round(one.cycles) for of in (added, overlapped) for one in of.total]
+    assert cycles == [round(one.cycles) for result in (added, overlapped) for one in result.total]

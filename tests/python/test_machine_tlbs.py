@@ -39,9 +39,9 @@ def studied(trace: str, machine: str, page_size: int) -> dict[str, int]:
 
 def simulated(trace: str, machine: str, design: str) -> dict[str, int]:
     """The same as `octavo sim` counts them."""
-    of = octavo.sim(trace, machine=machine, designs=[design]).design(design)
+    result = octavo.sim(trace, machine=machine, designs=[design]).design(design)
     counted = {"l1i": "tlb.l1i", "l1d": "tlb.l1d", "walks": "tlb.l2"}
-    return {name: of.count(component, "misses") for name, component in counted.items()}
+    return {name: result.count(component, "misses") for name, component in counted.items()}
 
 
 @pytest.mark.parametrize("machine", ["zen3", "skylake", "golden-cove"])
@@ -125,17 +125,17 @@ def test_a_tlb_without_a_machine_has_no_walks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("zen33", "unknown TLB `zen33`; did you mean `zen3`?"),
         ("r3000", "octavo run models a first level for each (tlb.l1i and tlb.l1d)"),
         ("nowhere.toml", "nowhere.toml"),
     ],
 )
-def test_machines_that_cannot_be_modelled_are_refused(name: str, said: str) -> None:
+def test_machines_that_cannot_be_modelled_are_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         configure(tlb=name)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_machines_that_cannot_be_modelled_are_not_offered() -> None:

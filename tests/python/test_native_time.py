@@ -59,8 +59,8 @@ def test_a_time_that_no_processor_reaches_is_not_used() -> None:
     found = octavo.run(TRACE, tlb="zen3", native_seconds=1e-9)
     assert found.advice[0]["native_seconds"] is None
     assert found.advice[0]["gain"] == octavo.run(TRACE, tlb="zen3").advice[0]["gain"]
-    said = "NATIVE TIME: no processor takes only 1e-09 s for the"
-    assert any(warning.startswith(said) for warning in found.manifest["warnings"])
+    message = "NATIVE TIME: no processor takes only 1e-09 s for the"
+    assert any(warning.startswith(message) for warning in found.manifest["warnings"])
 
 
 def test_the_option_is_a_duration(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_option_is_a_duration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--native-time", "soon"), "--native-time: `soon` is not a duration"),
         (("--native-time", "0s"), "--native-time"),
@@ -87,10 +87,10 @@ def test_the_option_is_a_duration(tmp_path: Path) -> None:
         (("--native-time", "1s", "--tlb", "itanium2"), "--native-time is for gains of time"),
     ],
 )
-def test_wrong_times_are_refused(options: tuple[str, ...], said: str) -> None:
+def test_wrong_times_are_refused(options: tuple[str, ...], message: str) -> None:
     done = command("run", *options, TRACE)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -20,8 +20,8 @@ def notebook(name: str) -> Any:
     return nbformat.read(PLACE / f"{name}.ipynb", as_version=4)
 
 
-def figures(of: Any) -> int:
-    data = [output.get("data", {}) for cell in of.cells for output in cell.get("outputs", [])]
+def figures(loaded: Any) -> int:
+    data = [output.get("data", {}) for cell in loaded.cells for output in cell.get("outputs", [])]
     return sum("image/svg+xml" in one or "<img" in one.get("text/html", "") for one in data)
 
 
@@ -50,9 +50,9 @@ def test_only_the_public_interface_is_used(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_notebook_runs_to_its_end(name: str) -> None:
-    of = notebook(name)
-    for cell in of.cells:
+    loaded = notebook(name)
+    for cell in loaded.cells:
         if cell.cell_type == "code":
             cell.outputs = []
-    NotebookClient(of, timeout=1800).execute()
-    assert figures(of) == FIGURES[name]
+    NotebookClient(loaded, timeout=1800).execute()
+    assert figures(loaded) == FIGURES[name]

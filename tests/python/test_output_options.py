@@ -179,7 +179,7 @@ def test_a_report_can_be_written_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["run", MADE], "--out -: several files are written"),
         (["curves", MADE], "--out -: several files are written"),
@@ -188,8 +188,8 @@ def test_a_report_can_be_written_elsewhere(
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_standard_output_is_no_place_for_files(words: list[str], said: str) -> None:
+def test_standard_output_is_no_place_for_files(words: list[str], message: str) -> None:
     done = octavo(words[0], "-o", "-", *words[1:])
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert not Path("-").exists()

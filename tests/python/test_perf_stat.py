@@ -85,7 +85,7 @@ def test_a_table_for_people(tmp_path: Path, separator: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "vendor", "said"),
+    ("text", "vendor", "message"),
     [
         (INTEL, "AuthenticAMD", "events of Intel, but this processor is AuthenticAMD"),
         (AMD, "GenuineIntel", "events of AMD, but this processor is GenuineIntel"),
@@ -99,8 +99,8 @@ def test_a_table_for_people(tmp_path: Path, separator: str) -> None:
         ("root:x:0:0:root\n", "AuthenticAMD", "line 1, is none of `perf stat"),
     ],
 )
-def test_wrong_files_are_refused(tmp_path: Path, text: str, vendor: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_wrong_files_are_refused(tmp_path: Path, text: str, vendor: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         read_walk_counts("--perf", written(tmp_path, text), vendor)
 
 

@@ -30,8 +30,8 @@ from perforated_fakes import SMALL
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_has_as_many_regions_of_each_kind(fraction: float, layout: Any) -> None:
-    of = Fragments(0.25, fraction, layout)
-    made = machine(MACHINE, fragmented(of, 64, 100))["memory"]
+    fragments = Fragments(0.25, fraction, layout)
+    made = machine(MACHINE, fragmented(fragments, 64, 100))["memory"]
     regions = _bytes(made["bytes"]) // REGION
     groups = made["fragmentation"]["groups"]
     assert round(groups["holes"]["portion"] * regions) == 16
@@ -41,7 +41,7 @@ def test_memory_has_as_many_regions_of_each_kind(fraction: float, layout: Any) -
     free = dense * (REGION_PAGES - round(groups["dense"]["fraction"] * REGION_PAGES))
     assert free >= 16 * round(fraction * REGION_PAGES) + 100
     # No policy perforates these, and every policy the others.
-    match = re.search(r":max_immovable_percent=(\d+):", always(of))
+    match = re.search(r":max_immovable_percent=(\d+):", always(fragments))
     assert match is not None
     assert 100 * fraction < int(match[1]) < 100 * dense_fraction(fraction)
 
@@ -50,10 +50,10 @@ def test_a_program_that_fills_region_after_region_gets_its_portion() -> None:
     """The portion is reached even if pages of holes lie in regions that were meant to be
     perforated.
     """
-    of = Fragments(0.5, 0.25, "clustered")
-    settings = fragmented(of, 16, 100, has_spare=True)
+    fragments = Fragments(0.5, 0.25, "clustered")
+    settings = fragmented(fragments, 16, 100, has_spare=True)
     trace = f"synth:sequential?table={16 * REGION}&base=0x1000000000&access=64&references=600k"
-    design = always(of)
+    design = always(fragments)
     result = sim(trace, MACHINE, [BASELINE, design], settings=settings)
     large, one = result.total
     assert large.count("os.pages.2MiB", "mapped") == 8
@@ -66,7 +66,7 @@ def test_of_some_regions_base_pages_alone() -> None:
     regions = _bytes(made["bytes"]) // REGION
     groups = made["fragmentation"]["groups"]
     assert round(groups["holes"]["portion"] * regions) == 180
-    clean = regions - sum(round(of["portion"] * regions) for of in groups.values())
+    clean = regions - sum(round(group["portion"] * regions) for group in groups.values())
     assert clean == 220
 
 

@@ -74,20 +74,20 @@ def counted(ipc: float, walks: int = 1000, **more: Any) -> Counted:
 
 def like_the_paper(point: Point) -> GridRow:
     """The paper's results on a memory, or similar ones."""
-    of = point.fragments
+    fragments = point.fragments
     base = 1.0
-    relative = 1.0 + 0.5 * (1 - of.portion * of.fraction)
-    if of in OBSERVED:
-        relative = 1.203 if of.clean == 0.22 else 1.694
-    elif of == Fragments(0.5, 0.25, "clustered"):
+    relative = 1.0 + 0.5 * (1 - fragments.portion * fragments.fraction)
+    if fragments in OBSERVED:
+        relative = 1.203 if fragments.clean == 0.22 else 1.694
+    elif fragments == Fragments(0.5, 0.25, "clustered"):
         relative = 1.594
-    elif not of.portion:
+    elif not fragments.portion:
         base, relative = 3.488, 1.0
-    elif of.fraction == 0.1:
+    elif fragments.fraction == 0.1:
         relative = 3.3
-    elif of.fraction == 0.9:
+    elif fragments.fraction == 0.9:
         relative = 2.4 if not point.is_allocated else 1.0
-    bitmap = 42 if of.layout == "clustered" else 100
+    bitmap = 42 if fragments.layout == "clustered" else 100
     content = dict(zip(KINDS, (100, 200, 300, bitmap), strict=True))
     designs = {
         BASE: counted(1.0),
@@ -100,10 +100,10 @@ def like_the_paper(point: Point) -> GridRow:
 def unlike_the_paper(point: Point) -> GridRow:
     """Results in which perforated pages have no advantage."""
     content = dict(zip(KINDS, (100, 200, 300, 50), strict=True))
-    of = point.fragments
-    slow = 0.9 if of.layout == "dispersed" else 0.5
+    fragments = point.fragments
+    slow = 0.9 if fragments.layout == "dispersed" else 0.5
     one = counted(slow, content=content, filtered=0, bitmap_bytes=MEMORY_BYTES // 64)
-    best = 1.0 if of.portion else 3.0
+    best = 1.0 if fragments.portion else 3.0
     return GridRow(
         point, MEMORY_BYTES, {BASE: counted(1.0), point.baseline: counted(best), PERFORATED: one}
     )
@@ -158,7 +158,7 @@ def study() -> Study:
             redis("redis-server, 2 k keys", (175, 105, 145), (929, 777)),
             redis("a stream of 2 k keys", (175, 105, 145), (929, 777)),
         ),
-        faults=tuple(with_faults(of, 1.062 * 2.0, 2.0, 1024) for of in faulty_memories()),
+        faults=tuple(with_faults(faults, 1.062 * 2.0, 2.0, 1024) for faults in faulty_memories()),
     )
 
 
@@ -189,7 +189,7 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
         ),
         faults=(with_faults(Faults(PAPER_PORTION, "dispersed"), 2.0, 1.2, 100),),
     )
-    answered = (answers("perforated_pages", of.values()) for of in (study, unlike, Study()))
+    answered = (answers("perforated_pages", tried.values()) for tried in (study, unlike, Study()))
     for (claim, agreed), (_, differed), (_, undecided) in zip(*answered, strict=True):
         assert agreed is not None, claim.key
         assert agreed.agrees, (claim.key, agreed)
@@ -202,12 +202,12 @@ def test_numbers_are_the_papers(study: Study) -> None:
     seen = study.at(Fragments(0.5, 0.25, "clustered"))
     assert seen is not None
     assert seen.gain() == pytest.approx(0.594)
-    of = replace(counted(0.5), added_cycles=400_000.0, cache_cycles=300_000.0)
-    assert (of.ipc, of.ipc_added, of.ipc_overlapped) == pytest.approx((0.5, 0.25, 1.0))
-    assert of.mpki == pytest.approx(10.0)
-    assert of.filter_share == pytest.approx(0.68)
-    assert of.references_per_walk == pytest.approx(6.0)
-    empty = replace(of, walks=0, filtered=0, bitmap_lookups=0)
+    counts = replace(counted(0.5), added_cycles=400_000.0, cache_cycles=300_000.0)
+    assert (counts.ipc, counts.ipc_added, counts.ipc_overlapped) == pytest.approx((0.5, 0.25, 1.0))
+    assert counts.mpki == pytest.approx(10.0)
+    assert counts.filter_share == pytest.approx(0.68)
+    assert counts.references_per_walk == pytest.approx(6.0)
+    empty = replace(counts, walks=0, filtered=0, bitmap_lookups=0)
     assert (empty.filter_share, empty.references_per_walk) == (None, None)
     large, _ = study.redis
     assert large.bloat == pytest.approx(929 / 777 - 1)
@@ -306,8 +306,8 @@ def test_reproduce_writes_the_tables_and_the_figures(
     assert asked == [5_000_000]
     assert done.stdout == study.markdown()
     assert "about 2 min left" in done.stderr
-    tables = [f"perforated-pages.{of}" for of in ("json", "md", "parquet")]
-    figures = [f"{name}.{of}" for name in FIGURES for of in ("pdf", "svg")]
+    tables = [f"perforated-pages.{suffix}" for suffix in ("json", "md", "parquet")]
+    figures = [f"{name}.{suffix}" for name in FIGURES for suffix in ("pdf", "svg")]
     assert {path.name for path in out.iterdir()} == {*tables, *figures}
     # Stopped, it still gives what was done.
     made = replace(study, is_partial=True)

@@ -68,12 +68,14 @@ def test_a_display_is_there_while_its_client_runs_and_ends_with_it(
     monkeypatch.setattr(programs, "document", document)
     skipped: dict[str, str] = {}
     request = Request(on_program=lambda name: None)
-    run = programs.measure_runs(["run"], [client], request, lambda of, rows: of.name, skipped)
+    run = programs.measure_runs(
+        ["run"], [client], request, lambda program, rows: program.name, skipped
+    )
     assert (run, skipped) == (["client"], {})
     assert commands == [["run", "--", "true", ":7"]]
     assert ended.exists()
     server.write_text(f"#!{sys.executable}\n")
-    programs.measure_runs(["run"], [client], request, lambda of, rows: of.name, skipped)
+    programs.measure_runs(["run"], [client], request, lambda program, rows: program.name, skipped)
     assert skipped == {"client": f"{server} does not start"}
 
 
@@ -88,7 +90,7 @@ def test_the_smaller_limit_ends_a_program(monkeypatch: pytest.MonkeyPatch) -> No
     for of_request, of_program in ((None, None), (5, None), (None, 7), (5, 7), (9, 7)):
         one = Program("one", ("true",), max_instructions=of_program)
         request = Request(on_program=lambda name: None, max_instructions=of_request)
-        programs.measure_runs(["run"], [one], request, lambda of, rows: None, {})
+        programs.measure_runs(["run"], [one], request, lambda program, rows: None, {})
     assert limits == [
         [],
         ["--max-instructions", "5"],

@@ -333,7 +333,7 @@ def test_two_designs_of_one_name_are_refused(lru: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"interval": "abc"}, "interval: `'abc'` is not allowed: give a whole number or None."),
         ({"warm_up": 1.5}, "warm_up: `1.5` is not allowed: give a whole number."),
@@ -350,14 +350,14 @@ def test_two_designs_of_one_name_are_refused(lru: Any) -> None:
     ],
 )
 def test_arguments_of_other_types_are_refused_in_a_sentence(
-    arguments: dict[str, Any], said: str
+    arguments: dict[str, Any], message: str
 ) -> None:
     trace = "synth:gups?table=1MiB&updates=100"
-    with pytest.raises(octavo.OctavoError, match=re.escape(said)):
+    with pytest.raises(octavo.OctavoError, match=re.escape(message)):
         octavo.sim(trace, **arguments)
     shared = {name: value for name, value in arguments.items() if name in ("interval", "warm_up")}
     if shared:
-        with pytest.raises(octavo.OctavoError, match=re.escape(said)):
+        with pytest.raises(octavo.OctavoError, match=re.escape(message)):
             octavo.sweep(trace, **shared)
 
 
@@ -383,7 +383,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda api: api.run("x", entries=64), "entries: `64` is not allowed: give a pair"),
         (lambda api: api.run("x", entries=[1, "x"]), "--entries must be from 1 to 1048576."),
@@ -423,8 +423,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ),
     ],
 )
-def test_other_types_are_refused_wherever_they_are_given(call: Any, said: str) -> None:
-    with pytest.raises(octavo.OctavoError, match=re.escape(said)):
+def test_other_types_are_refused_wherever_they_are_given(call: Any, message: str) -> None:
+    with pytest.raises(octavo.OctavoError, match=re.escape(message)):
         call(octavo)
 
 

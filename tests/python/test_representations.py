@@ -252,11 +252,11 @@ def test_every_public_result_is_short_by_its_class() -> None:
     names = [name for name in octavo.__all__ if name.endswith("Result") or name == "RecordedTrace"]
     assert len(names) == 6
     for name in names:
-        of = getattr(octavo, name)
-        assert issubclass(of, Shown)
-        assert of.__repr__ is Shown.__repr__, name
+        result_class = getattr(octavo, name)
+        assert issubclass(result_class, Shown)
+        assert result_class.__repr__ is Shown.__repr__, name
         if name != "RecordedTrace":
-            assert issubclass(of, Tabular)
+            assert issubclass(result_class, Tabular)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,12 @@ class Sets:
         return held
 
     def fill(self, page: int) -> None:
-        of = self.sets[page % len(self.sets)]
-        if page in of:
-            of.remove(page)
-        elif len(of) == self.ways:
-            del of[0]
-        of.append(page)
+        held = self.sets[page % len(self.sets)]
+        if page in held:
+            held.remove(page)
+        elif len(held) == self.ways:
+            del held[0]
+        held.append(page)
 
 
 def count(references: list[Reference]) -> dict[str, Sets]:

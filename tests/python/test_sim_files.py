@@ -114,7 +114,9 @@ def test_the_schema_refuses_others(documents: dict[str, Any], validator: Validat
         assert not accepts({**row, "value": -1})
         assert not accepts({**row, "component": "elsewhere"})
         for column in row.keys() - {"interval"}:
-            assert not accepts({name: of for name, of in row.items() if name != column}), column
+            assert not accepts({name: value for name, value in row.items() if name != column}), (
+                column
+            )
     assert not accepts({**by_kind["component", "counter", "value"], "design": "thp"})
     configuration = document["run"]["configuration"]
     for column in configuration:
@@ -154,7 +156,11 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
         for walker in [re.sub(r"^(walker\..*)cache\.l\d$", r"\1cache.lN", component)]
     }
     unexplained = named - explained
-    arrays = {of for of in unexplained if re.fullmatch(r"tlb\.(l\w+|nested)\.[\w-]+", of[0])}
+    arrays = {
+        counter
+        for counter in unexplained
+        if re.fullmatch(r"tlb\.(l\w+|nested)\.[\w-]+", counter[0])
+    }
     assert {counter for _, counter in arrays} == COUNTED
     assert not named - arrays - explained, sorted(named - arrays - explained)
     some_designs_have = {"bytes_mapped_untouched", "fallbacks", "compactions", "frames_compacted"}
@@ -179,8 +185,8 @@ def test_every_row_has_columns_of_the_table(documents: dict[str, Any]) -> None:
 def test_the_command_writes_the_result_of_the_call(tmp_path: Path) -> None:
     place, file, json_file = tmp_path / "out", tmp_path / "rows.parquet", tmp_path / "it.json"
     options = ["--interval", "5k", "--set", "memory.bytes=1GiB", "--design", "thp,base4k"]
-    status, said = octavo_sim(*options, "--check", "-o", str(place), TRACE)
-    assert (status, "open" in said, "Which design? " in said) == (0, True, True)
+    status, errors = octavo_sim(*options, "--check", "-o", str(place), TRACE)
+    assert (status, "open" in errors, "Which design? " in errors) == (0, True, True)
     assert octavo_sim(*options, "-q", "-o", str(file), "--json", str(json_file), TRACE) == (0, "")
     called = octavo.sim(
         TRACE, designs=["thp", "base4k"], settings={"memory.bytes": "1GiB"}, interval=5000
@@ -192,12 +198,12 @@ def test_the_command_writes_the_result_of_the_call(tmp_path: Path) -> None:
     assert pq.read_table(place / "rows.parquet") == called.table()
     files = {path.name for path in place.iterdir()}
     assert files == {"rows.parquet", "manifest.json", "report.json", "report.html"}
-    status, said = octavo_sim(*options, "-o", str(place), TRACE)
-    assert (status, "--force overwrites" in said) == (2, True)
+    status, errors = octavo_sim(*options, "-o", str(place), TRACE)
+    assert (status, "--force overwrites" in errors) == (2, True)
 
 
 def test_a_core_gives_times() -> None:
-    status, said = octavo_sim("--timing", "out-of-order", "--design", "base4k,thp", TRACE)
+    status, errors = octavo_sim("--timing", "out-of-order", "--design", "base4k,thp", TRACE)
     assert status == 0
     for text in (
         "cycles per instruction",
@@ -207,8 +213,8 @@ def test_a_core_gives_times() -> None:
         "Times are of the machine's core model, which executes on a wrong path at most what the "
         "right path shares with it",
     ):
-        assert text in " ".join(said.split()), text
-    assert "An additive estimate" not in said
+        assert text in " ".join(errors.split()), text
+    assert "An additive estimate" not in errors
 
 
 def test_timing_changes_counters_of_cores_only() -> None:
@@ -222,13 +228,13 @@ def test_timing_changes_counters_of_cores_only() -> None:
         new = {key: value for key, value in after.counts.items() if key not in before.counts}
         assert {of for of, _ in new} == {"core", "core.stack", "memory"}
         assert {**before.counts, **new} == after.counts
-        stack = sum(value for (of, _), value in new.items() if of == "core.stack")
+        stack = sum(value for (component, _), value in new.items() if component == "core.stack")
         assert stack == new["core", "cycles"] == after.cycles
         assert new["core", "instructions"] == after.instructions
 
 
 @pytest.mark.parametrize(
-    ("options", "name", "said"),
+    ("options", "name", "message"),
     [
         ({}, "out-of-order", "has register dependences, and `skylake` describes its core"),
         ({"machine": "r3000", "designs": ["base4k"]}, "additive", "`r3000` does not describe"),
@@ -237,25 +243,25 @@ def test_timing_changes_counters_of_cores_only() -> None:
         ({"timing": "additive"}, "additive", "--timing additive asks for it"),
     ],
 )
-def test_the_stream_chooses_the_timing(options: dict[str, Any], name: str, said: str) -> None:
+def test_the_stream_chooses_the_timing(options: dict[str, Any], name: str, message: str) -> None:
     result = octavo.sim(**{"command": PROGRAM, **options})
-    assert (result.timing.name, said in result.timing.sentence()) == (name, True)
+    assert (result.timing.name, message in result.timing.sentence()) == (name, True)
     assert result.manifest["timing"] == {"name": name, "reason": result.timing.reason}
     assert all(one.is_timed == (name == "out-of-order") for one in result.total)
     assert result.timing.sentence() in result.manifest["notes"]
 
 
 def test_a_core_without_dependences_gets_a_warning() -> None:
-    status, said = octavo_sim("--timing", "out-of-order", TRACE)
+    status, errors = octavo_sim("--timing", "out-of-order", TRACE)
     assert status == 0
-    assert "times of the core come out too low" in " ".join(said.split())
+    assert "times of the core come out too low" in " ".join(errors.split())
     assert "too low" not in octavo_sim("--timing", "out-of-order", PROGRAM)[1]
 
 
 def test_designs_may_be_given_in_several_options() -> None:
-    status, said = octavo_sim("--design", "thp", "--design", "base4k", TRACE)
+    status, errors = octavo_sim("--design", "thp", "--design", "base4k", TRACE)
     assert status == 0
-    assert "thp  base4k" in " ".join(line for line in said.splitlines() if "base4k" in line)
+    assert "thp  base4k" in " ".join(line for line in errors.splitlines() if "base4k" in line)
 
 
 def test_help_names_the_designs() -> None:
@@ -266,7 +272,7 @@ def test_help_names_the_designs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--design", "tph", TRACE], "octavo: no design `tph`: give one of base4k, thp"),
         (["--machine", "skylak", TRACE], "did you mean `skylake`?"),
@@ -286,12 +292,12 @@ def test_help_names_the_designs() -> None:
         ([TRACE, TRACE], "are traces: with --processes asid or flush they share a core"),
     ],
 )
-def test_invalid_options_are_refused(words: list[str], said: str, tmp_path: Path) -> None:
+def test_invalid_options_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
     json_file = tmp_path / "it.json"
     status, error = octavo_sim("--json", str(json_file), *words)
     assert status == 2
     assert error.startswith("octavo: ")
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert not json_file.exists()
 
@@ -314,15 +320,17 @@ def test_the_command_fails_where_no_design_counted_anything(
     json_file = tmp_path / "it.json"
     found, error = octavo_sim("-q", "--json", str(json_file), "--set", *words, STRIDED)
     assert found == status
-    said = "octavo: no design counted anything; base4k: no block of 4KiB is free: 0 frames of 4 KiB"
-    assert error.startswith(said) if status else not error
+    message = (
+        "octavo: no design counted anything; base4k: no block of 4KiB is free: 0 frames of 4 KiB"
+    )
+    assert error.startswith(message) if status else not error
     assert error.count("\n") == bool(status)
     assert "base4k stopped: " in json.loads(json_file.read_text())["run"]["notes"][0]
 
 
 def test_equal_misses_are_those_of_the_designs_that_have_the_level() -> None:
     misses = [("L1", "base4k"), ("L1", "thp"), ("L2", "base4k"), ("L2", "thp"), ("L2", "ideal")]
-    values = [{"level": level, "design": of, "rate": 0.5} for level, of in misses]
+    values = [{"level": level, "design": design, "rate": 0.5} for level, design in misses]
     assert same_misses({"unit": "instructions", "misses": values}) == [
         "L1: 0.500 misses per 1000 instructions in base4k, thp.",
         "L2: 0.500 misses per 1000 instructions in each design.",

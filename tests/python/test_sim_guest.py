@@ -81,10 +81,10 @@ def test_the_table_shows_the_host() -> None:
 
 
 def test_options_make_settings() -> None:
-    status, said = octavo_sim("--virtualised", "--set", "host.tlbs_hold=halves", TRACE)
-    assert status == 0, said
-    status, said = octavo_sim("--host-policy", "thp:max_ptes_none=0", "--json", "-", TRACE)
-    assert status == 0, said
+    status, shown = octavo_sim("--virtualised", "--set", "host.tlbs_hold=halves", TRACE)
+    assert status == 0, shown
+    status, shown = octavo_sim("--host-policy", "thp:max_ptes_none=0", "--json", "-", TRACE)
+    assert status == 0, shown
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_options_make_settings() -> None:
     ],
 )
 def test_impossible_configurations_are_refused(options: list[str], sentence: str) -> None:
-    status, said = octavo_sim(*options, TRACE)
+    status, shown = octavo_sim(*options, TRACE)
     assert status == 2
-    assert sentence in " ".join(said.split()), said
+    assert sentence in " ".join(shown.split()), shown
 
 
 def test_a_host_without_memory_stops_a_design() -> None:

@@ -149,7 +149,7 @@ def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "said"),
+    ("processes", "wording"),
     [
         (
             "flush",
@@ -159,11 +159,11 @@ def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
         ("asid", "tagged with identifiers."),
     ],
 )
-def test_the_notes_say_that_several_cores_take_processes(processes: str, said: str) -> None:
+def test_the_notes_say_that_several_cores_take_processes(processes: str, wording: str) -> None:
     notes = "\n".join(configure_sim(processes=processes, quantum=20_000, cores=2).notes())
     assert "share a core" not in notes
     assert "Processes run one at a time, round robin, with a quantum of 20000 instructions" in notes
-    assert f"one machine for all of them; translations are {said}" in notes
+    assert f"one machine for all of them; translations are {wording}" in notes
     assert "Threads of all processes are placed on the 2 cores one after another" in notes
     alone = "\n".join(configure_sim(processes=processes, quantum=20_000).notes())
     assert "Processes share a core round robin" in alone

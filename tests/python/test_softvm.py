@@ -61,7 +61,7 @@ def simulated(*designs: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
-    swept = simulated(*(of.design for of in SWEPT))
+    swept = simulated(*(organisation.design for organisation in SWEPT))
     arguments = ["curves", "-q", "--cache-lines", "16..128", "--streams", "fetch,data"]
     nothing = ["--without", "full,sets,working-sets,two-sizes", "--json", "-"]
     done = invoke(*arguments, *nothing, TRACE)
@@ -71,13 +71,13 @@ def measured() -> Measurement:
 
 def test_the_cost_model_gives_each_row_of_table_4() -> None:
     shown = ["0.006970", "0.047560", "0.011920", "0.002880", "0.004770", "0.019700", "0.003150"]
-    assert paper_overheads() == [Fraction(of) for of in shown]
+    assert paper_overheads() == [Fraction(overhead) for overhead in shown]
     assert sum(paper_overheads()) == Fraction("0.096950")
 
 
 def test_a_change_of_protection_costs_as_in_section_5_4() -> None:
     assert paper_cycles_per_change() == 6908 == 10 * 5 + 246 * 3 + 50 * 40 + 206 * 20
-    least, most = (float(paper_protection_cpi(Fraction(of))) for of in ("2.8", "23.8"))
+    least, most = (float(paper_protection_cpi(Fraction(rate))) for rate in ("2.8", "23.8"))
     assert (round(least, 3), round(most, 3)) == (0.019, 0.164)
 
 
@@ -97,7 +97,7 @@ def test_the_first_half_is_that_of_the_longest_process() -> None:
 def test_there_are_160_organisations() -> None:
     every = list(organisations())
     assert len(every) == len(set(every)) == 160
-    assert all(of.l2_line_bytes >= of.l1_line_bytes for of in every)
+    assert all(organisation.l2_line_bytes >= organisation.l1_line_bytes for organisation in every)
 
 
 def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
@@ -128,7 +128,9 @@ def test_one_pass_gives_the_misses_of_free_translation(measured: Measurement) ->
         for row in rows
         if row["component"].startswith("vcache.") and row["counter"] == "misses"
     }
-    by = {(of.cache_bytes, of.ways, of.line_bytes): of.misses for of in measured.alone}
+    by = {
+        (cache.cache_bytes, cache.ways, cache.line_bytes): cache.misses for cache in measured.alone
+    }
     assert len(by) == 10 * 5 * 4 - 1, "1 KiB has not 16 lines of 128 bytes"
     assert by[8 << 10, 1, 16] == missed["vcache.l1i"] + missed["vcache.l1d"]
     assert by[512 << 10, 1, 16] == missed["vcache.l2i"] + missed["vcache.l2d"] > 0
@@ -211,7 +213,7 @@ def test_workloads_of_table_5_weigh_what_the_papers_do(measured: Measurement) ->
     average = Study((measured,), {}, 1, changes=changes).values()["changes"]["average"]
     mab, compress = 27314 / 15.7, 3635 / 2.8
     assert average == pytest.approx((10 * mab + compress) / (mab + compress))
-    table = {of.like for of in load_period("softvm_changes")}
+    table = {program.like for program in load_period("softvm_changes")}
     assert table == set(PAPER["table_5_per_billion"]) - {"mpeg_play"}
     assert set(PAPER["table_5_changes"]) == set(PAPER["table_5_per_billion"])
 
@@ -227,7 +229,7 @@ def claim(key: str, *measurements: Measurement) -> bool:
 def test_experiments_give_what_one_changed_thing_does(measured: Measurement) -> None:
     caches = [Organisation(128 << 10, 1 << 20, 16, line) for line in (16, 128)]
     twice = doubled(caches)
-    assert [of.l2_bytes for of in twice] == [2 << 20] * 2
+    assert [organisation.l2_bytes for organisation in twice] == [2 << 20] * 2
     assert largest([*SWEPT, *caches]) == caches
     cpi = {SOFTVM: 0.03, PHYSICAL: 0.2, MORE_ENTRIES: 0.05}
     gcc = replace(
@@ -243,9 +245,9 @@ def test_experiments_give_what_one_changed_thing_does(measured: Measurement) -> 
     assert fall["ratios"] == pytest.approx([8, 2])
     assert fall["factor"] == pytest.approx(4)
     assert values["best_cpi_with_doubled_l2"] == [0.01]
-    of = gcc.designs[SOFTVM]
+    software = gcc.designs[SOFTVM]
     assert gcc.dirty_share
-    growth = of.write_back_cycles / of.handler_cycles * 0.5 / gcc.dirty_share
+    growth = software.write_back_cycles / software.handler_cycles * 0.5 / gcc.dirty_share
     half = values["half_dirty"]
     assert half["growth"] == pytest.approx(growth)
     assert half["cpi"] == pytest.approx(gcc.cpi(SOFTVM) * (1 + growth))

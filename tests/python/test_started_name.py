@@ -23,7 +23,7 @@ def started(program: str = FILE, *more: str) -> Process:
 
 
 def names_of(made: Process) -> list[str]:
-    return [of["name"] for of in made["regions"]]
+    return [region["name"] for region in made["regions"]]
 
 
 def test_regions_of_the_file_behind_a_link_have_the_name_of_the_link() -> None:

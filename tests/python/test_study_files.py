@@ -177,8 +177,10 @@ def test_a_diff_says_what_studies_without_a_common_simulation_differ_in(
         other.write_text(f'out = "{number}"\n{text}')
         study("run", str(other), "-q")
         done = study("diff", path, str(other))
-        said = " ".join(done.stdout.split())
-        assert said == f"`{path}` and `{other}` have no simulation in common: they have {sentence}"
+        message = " ".join(done.stdout.split())
+        assert (
+            message == f"`{path}` and `{other}` have no simulation in common: they have {sentence}"
+        )
         assert done.exit_code == 1
     zipped = 'combine = "zipped"\nmachines = "skylake"\n' + STUDY
     one, two = tmp_path / "one.toml", tmp_path / "two.toml"
@@ -186,8 +188,8 @@ def test_a_diff_says_what_studies_without_a_common_simulation_differ_in(
     two.write_text(zipped.replace('["base4k", "thp"]', '["thp", "base4k"]'))
     for each in (one, two):
         study("run", str(each), "-q")
-    said = study("diff", str(one), str(two)).stdout
-    assert said.endswith("in common: no combination of their values is in both.\n")
+    message = study("diff", str(one), str(two)).stdout
+    assert message.endswith("in common: no combination of their values is in both.\n")
 
 
 def test_a_diff_names_the_simulations_that_one_study_lacks(path: str, tmp_path: Path) -> None:
@@ -294,8 +296,8 @@ def test_a_signal_ends_a_query(number: int, path: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    said = run.communicate(timeout=300)[1]
-    assert (run.returncode, said) == (128 + number, "octavo: interrupted.\n")
+    message = run.communicate(timeout=300)[1]
+    assert (run.returncode, message) == (128 + number, "octavo: interrupted.\n")
 
 
 INTERRUPTED = """
@@ -491,9 +493,9 @@ def test_an_interrupted_recording_is_not_used(tmp_path: Path) -> None:
         time.sleep(0.05)
     time.sleep(1.0)
     run.send_signal(signal.SIGTERM)
-    said = run.communicate()[1]
+    message = run.communicate()[1]
     assert run.returncode == 128 + signal.SIGTERM
-    assert "octavo: interrupted before" in said
+    assert "octavo: interrupted before" in message
     assert not [path for path in out.rglob("*") if path.suffix in (".oct", ".parquet")]
 
 
@@ -549,9 +551,9 @@ def test_how_a_recorded_program_failed_is_said(tmp_path: Path) -> None:
     }
     assert document["failed_programs"] == sentences
     assert "\nout\n" in done.stderr
-    for said in (done.stderr, study("status", command[-1]).stderr):
+    for message in (done.stderr, study("status", command[-1]).stderr):
         for name, why in sentences.items():
-            assert f"`{name}`: {why}; its recording is used as it is.\n" in said
+            assert f"`{name}`: {why}; its recording is used as it is.\n" in message
 
 
 def killed_study(tmp_path: Path, name: str, kills: int, count: int) -> dict[str, bytes]:

@@ -107,7 +107,7 @@ def unlike_the_paper(name: str) -> Measurement:
 
 
 def memory(middle: float) -> tuple[Coverage, ...]:
-    (made,) = (of for of in coverages() if of.memory == "as simulated")
+    (made,) = (coverage for coverage in coverages() if coverage.memory == "as simulated")
     here = {size: 1.0 if size == 4 * KIB else middle if size < MIB else 0.3 for size in SIZES}
     return (made, Coverage("this machine", dict(here)))
 
@@ -123,7 +123,9 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
         tuple(unlike_the_paper(m.program) for m in study.measurements), memory=memory(0.3)
     )
     nothing = Study()
-    answered = (answers("tailored_page_sizes", of.values()) for of in (study, unlike, nothing))
+    answered = (
+        answers("tailored_page_sizes", tried.values()) for tried in (study, unlike, nothing)
+    )
     for (claim, agreed), (_, differed), (_, undecided) in zip(*answered, strict=True):
         assert agreed is not None, claim.key
         assert agreed.agrees, (claim.key, agreed)
@@ -217,10 +219,12 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
         (only,) = panels_of(figures[name])
         return only
 
-    tps = [of["value"] for of in values("figure-10") if of["design"] == TPS]
+    tps = [point["value"] for point in values("figure-10") if point["design"] == TPS]
     assert tps == [pytest.approx(0.98)] * 3
     assert len(values("figure-16")) == 3, "what ran out of memory has no bar"
-    assert {of["size"] for of in values("figure-18")} == {4 * KIB << step for step in range(8)}
+    assert {point["size"] for point in values("figure-18")} == {
+        4 * KIB << step for step in range(8)
+    }
     assert list(figures_of(Study(memory=memory(0.5)))) == ["figure-15"]
 
 
@@ -289,10 +293,12 @@ def test_of_a_workload_its_region_counts(tmp_path: Path) -> None:
 
 
 def test_sizes_of_workloads() -> None:
-    usual, large = (subjects(large=of, machine="skylake") for of in (False, True))
-    assert [of.program.name for of in usual] == [of.program.name for of in large]
-    workloads = [of for of in usual if of.kind == "workload"]
-    assert [of.program.name for of in workloads] == [
+    usual, large = (subjects(large=is_large, machine="skylake") for is_large in (False, True))
+    assert [subject.program.name for subject in usual] == [
+        subject.program.name for subject in large
+    ]
+    workloads = [subject for subject in usual if subject.kind == "workload"]
+    assert [subject.program.name for subject in workloads] == [
         "gups", "graph500", "xsbench", "ycsb", "hashjoin", "random_reads", "btree",
     ]  # fmt: skip
     for small, grown in zip(workloads, large, strict=False):
@@ -303,18 +309,20 @@ def test_sizes_of_workloads() -> None:
         whole = machine(name)
         small, *_ = subjects(large=False, machine=name)
         scaled = machine(name, small.settings)
-        entries = [of["tlb"]["l2"]["main"]["entries"] for of in (whole, scaled)]
+        entries = [settings["tlb"]["l2"]["main"]["entries"] for settings in (whole, scaled)]
         assert entries[0] == usual_scale() * entries[1]
         last = "llc" if name == "skylake" else "l2"
-        of_caches = [byte_size(str(of["cache"][last]["bytes"])) for of in (whole, scaled)]
+        of_caches = [
+            byte_size(str(settings["cache"][last]["bytes"])) for settings in (whole, scaled)
+        ]
         assert of_caches[0] == usual_scale() * of_caches[1]
-        assert {of["entries"] for of in scaled["walker"]["caches"].values()} == {1}
+        assert {settings["entries"] for settings in scaled["walker"]["caches"].values()} == {1}
         assert scaled["tlb"]["l1d"] == whole["tlb"]["l1d"]
-    (stream,) = (of for of in usual if of.kind == "stream")
+    (stream,) = (subject for subject in usual if subject.kind == "stream")
     assert (stream.program.name, stream.settings) == ("gups, 4 GiB", {})
     rest = usual[len(workloads) + 1 :], large[len(workloads) + 1 :]
-    assert {of.kind for all_ in rest for of in all_} == {"program"}
-    limits = [{of.program.max_instructions for of in all_} for all_ in rest]
+    assert {subject.kind for all_ in rest for subject in all_} == {"program"}
+    limits = [{subject.program.max_instructions for subject in all_} for all_ in rest]
     assert limits == [{100_000_000}, {None}]
 
 
@@ -334,8 +342,8 @@ def test_reproduce_writes_the_tables_and_the_figures(
     assert done.exit_code == 0, done.stderr
     assert asked == [(5_000_000, True)]
     assert done.stdout == study.markdown()
-    tables = [f"tailored-page-sizes.{of}" for of in ("json", "md", "parquet")]
-    figures = [f"{name}.{of}" for name in FIGURES for of in ("pdf", "svg")]
+    tables = [f"tailored-page-sizes.{suffix}" for suffix in ("json", "md", "parquet")]
+    figures = [f"{name}.{suffix}" for name in FIGURES for suffix in ("pdf", "svg")]
     assert {path.name for path in out.iterdir()} == {*tables, *figures}
 
 

@@ -142,8 +142,8 @@ def test_two_sizes_are_better_for_most_programs_and_not_for_all(
     def one(is_better: bool) -> Measurement:
         shape = measured.sets[0]
         cpi = {**shape.cpi, 4096: 0.8}
-        of = replace(shape, cpi=cpi, cpi_two_sizes=0.5 if is_better else 0.9)
-        return replace(measured, sets=(of, *measured.sets[1:]))
+        changed = replace(shape, cpi=cpi, cpi_two_sizes=0.5 if is_better else 0.9)
+        return replace(measured, sets=(changed, *measured.sets[1:]))
 
     programs = [one(number < better) for number in range(12)]
     assert _answer("sets_pair", programs) is agrees
@@ -226,7 +226,7 @@ def _with(
         normalised_pairs=dict(zip(measured.normalised_pairs, pairs, strict=True)),
         normalised_by_window=dict(zip(windows, (pairs[1] * f for f in factors), strict=True)),
         full=replace(measured.full, **shape),
-        sets=tuple(replace(of, **of_sets) for of in measured.sets),
+        sets=tuple(replace(shape, **of_sets) for shape in measured.sets),
     )
 
 
@@ -278,8 +278,10 @@ def _panels(spec: dict[str, Any]) -> list[dict[tuple[str, str | None, int | None
     """The values that each panel draws, by program, pages and page size."""
     return [
         {
-            (of["program"], of.get("pages"), of.get("size")): of.get("value", of.get("normalised"))
-            for of in values
+            (value["program"], value.get("pages"), value.get("size")): value.get(
+                "value", value.get("normalised")
+            )
+            for value in values
         }
         for values in panels_of(spec)
     ]
@@ -294,9 +296,11 @@ def test_reproduce_writes_the_tables_and_the_figures(
     assert done.exit_code == 0, done.stderr
     assert done.stdout == study.markdown()
     figures = [
-        f"figure-{name}.{of}" for name in ("4.1", "4.2", "5.1", "5.2") for of in ("pdf", "svg")
+        f"figure-{name}.{suffix}"
+        for name in ("4.1", "4.2", "5.1", "5.2")
+        for suffix in ("pdf", "svg")
     ]
-    tables = [f"two-page-sizes.{of}" for of in ("json", "md", "parquet")]
+    tables = [f"two-page-sizes.{suffix}" for suffix in ("json", "md", "parquet")]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [*figures, *tables]
     page = (tmp_path / "out" / "two-page-sizes.md").read_text()
     assert page.startswith(done.stdout)
@@ -338,4 +342,4 @@ def test_only_programs_unlike_the_paper_s_are_run_again(
     programs = [Program(name, ("true",)) for name in ("usual", "odd")]
     both = with_experiment((usual, odd), programs, Request(on_program=lambda name: None))
     assert ran == ["odd"]
-    assert [of.strict_by_window for of in both] == [None, {10**7: 1.0}]
+    assert [measured.strict_by_window for measured in both] == [None, {10**7: 1.0}]

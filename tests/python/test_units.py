@@ -77,11 +77,11 @@ def test_numbers_with_a_fraction() -> None:
 
 @pytest.mark.parametrize("digits", [61, 400, 4400])
 def test_numbers_of_too_many_digits_are_refused_in_a_sentence(digits: int) -> None:
-    said = f"`9{{60}}…` has {digits} digits; give at most 60.$"
+    message = f"`9{{60}}…` has {digits} digits; give at most 60.$"
     for read in (units.count, units.duration):
-        with pytest.raises(UsageError, match=f"^--x: {said}"):
+        with pytest.raises(UsageError, match=f"^--x: {message}"):
             read("9" * digits, "--x")
-    with pytest.raises(UsageError, match=f"^{said}"):
+    with pytest.raises(UsageError, match=f"^{message}"):
         units.byte_size("9" * digits + "KiB")
     with pytest.raises(UsageError, match=r"^--entries `9{60}…`: give one number for both TLBs"):
         units.entries("9" * digits)

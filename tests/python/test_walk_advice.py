@@ -137,8 +137,10 @@ def test_few_walks_in_all_are_no_gain_however_short_the_run() -> None:
 def test_few_walks_are_no_gain_however_many_misses_a_small_tlb_has() -> None:
     advice = advise(30_000)
     assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")
-    said = "Little gain expected: page walks are 0.030 per 1000 instructions, and 2 MiB pages would"
-    assert f"{said} save about 0.1% (" in advice.text
+    message = (
+        "Little gain expected: page walks are 0.030 per 1000 instructions, and 2 MiB pages would"
+    )
+    assert f"{message} save about 0.1% (" in advice.text
     fewer = advise(10_000, instructions=19 * 10**9).text
     assert "No gain expected: page walks are <0.001 per 1000 instructions" in fewer
     assert "would save less than 0.1% of the time" in fewer

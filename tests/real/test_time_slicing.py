@@ -137,7 +137,7 @@ def test_threads_of_their_own_add_up(threads: str):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--processes", "asid", "--", "true"], "octavo record -o FILE -- PROGRAM"),
         (["--processes", "asids", "{trace}"], "did you mean `asid`"),
@@ -154,7 +154,7 @@ def test_threads_of_their_own_add_up(threads: str):
     ],
 )
 def test_impossible_requests_are_errors(
-    arguments: list[str], said: str, shell: str, tmp_path: Path
+    arguments: list[str], message: str, shell: str, tmp_path: Path
 ):
     data = tmp_path / "data.din"
     data.write_text("0 1000\n1 2000\n" * 50)
@@ -165,5 +165,5 @@ def test_impossible_requests_are_errors(
     ended = natively([OCTAVO, "curves", "--entries", "16", "--sets", "4", *words])
     text = " ".join(ended.stderr.decode().split())
     assert ended.status in (2, 125)
-    assert said in text
+    assert message in text
     assert "Traceback" not in text

@@ -266,7 +266,7 @@ def test_stale_tlbs_overestimate_misses_and_warming_reduces_that(octavo: Octavo)
 
 
 @pytest.mark.parametrize(
-    ("window", "said"),
+    ("window", "message"),
     [
         ("20M", "give the length of a window and of the gap after it"),
         ("20M/1s", "give both lengths in instructions, or both as times"),
@@ -276,16 +276,16 @@ def test_stale_tlbs_overestimate_misses_and_warming_reduces_that(octavo: Octavo)
         ("20M/-1", "give a time with its unit"),
     ],
 )
-def test_invalid_windows_are_refused(window: str, said: str, octavo: Octavo):
+def test_invalid_windows_are_refused(window: str, message: str, octavo: Octavo):
     traced = octavo(["true"], "--window", window)
     assert traced.status == 2
     text = traced.stderr.decode()
-    assert said in text
+    assert message in text
     assert text.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--tracer", "lackey"), "needs octavo's own tracer"),
         (("--window-warm", "1M"), "must be less than the 1,000,000 instructions"),
@@ -294,11 +294,11 @@ def test_invalid_windows_are_refused(window: str, said: str, octavo: Octavo):
     ],
 )
 def test_options_that_exclude_windows_are_refused(
-    options: tuple[str, ...], said: str, octavo: Octavo
+    options: tuple[str, ...], message: str, octavo: Octavo
 ):
     traced = octavo(["true"], "--window", "1M/9M", *options)
     assert traced.status == 2
-    assert said in traced.stderr.decode()
+    assert message in traced.stderr.decode()
 
 
 def test_a_trace_is_read_as_a_whole(tmp_path: Path):
