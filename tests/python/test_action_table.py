@@ -225,7 +225,7 @@ def test_options_that_are_set_are_not_advised_again(
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.check=0")
     assert names(Subject(GLIBC)) == rest
     assert "glibc-thp 2MiB" not in {a.name for a in candidate_actions(GLIBC, host(tmp_path))}
-    # A tunable that it lacks is advised nevertheless.
+    # A tunable that is not among them is still advised.
     action = actions_for(
         data_advice(MISS_UNTIL_2M), host(tmp_path), "prog", subject=Subject(GLIBC, arenas=True)
     )[0]
@@ -630,7 +630,7 @@ def test_a_trial_shows_what_this_kernel_gives() -> None:
 @pytest.mark.parametrize(
     ("options", "pages"),
     [
-        # The heap, a sixteenth of it, and a code cache of 240 MiB; and 8 pages.
+        # The heap, a sixteenth of it, a code cache of 240 MiB, and 8 pages.
         (["-Xmx512m"], 256 + 16 + 120 + 8),
         (["-Xmx1g", "-XX:MaxHeapSize=64m", "-XX:ReservedCodeCacheSize=32m"], 32 + 2 + 16 + 8),
     ],

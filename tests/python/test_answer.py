@@ -95,7 +95,7 @@ def test_one_piece_grows_by_no_more_than_all_memory() -> None:
     assert answer(code, data, growth=14 * MIB).growth_bytes == 12 * MIB
 
 
-def test_of_images_that_replaced_each_other_the_one_that_grows_most_counts() -> None:
+def test_the_image_that_grows_most_counts_among_images_replaced_by_exec() -> None:
     heaps = [
         item(
             "data",
@@ -419,7 +419,7 @@ def test_a_run_that_is_over_before_it_has_gained_what_pages_take_keeps_small_one
     assert answer(early, seconds_a_page=0.01, run_seconds=9.9).changes
 
 
-def test_of_a_synthetic_trace_nothing_is_said_about_settings() -> None:
+def test_a_synthetic_trace_gets_no_settings() -> None:
     data = item("data", HUGE, (0.02, 0.08, 0.19))
     found = answer(item("fetch", BASE, (0, 0, 0)), data)
     assert found.text.startswith("Which page size? 2 MiB for data would save about 8.0%")
@@ -427,7 +427,7 @@ def test_of_a_synthetic_trace_nothing_is_said_about_settings() -> None:
     assert "evidence" not in found.text
 
 
-def test_where_nothing_reaches_all_what_reaches_a_part_is_advised() -> None:
+def test_settings_for_a_part_are_advised_if_none_reaches_all() -> None:
     data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[act("note", "")])
     part = item("data", HUGE, (0.01, 0.06, 0.1), region="V8 heap", actions=[act("malloc", "A=1 b")])
     found = answer(item("fetch", BASE, (0, 0, 0)), data, part)
@@ -436,7 +436,7 @@ def test_where_nothing_reaches_all_what_reaches_a_part_is_advised() -> None:
     assert answer(data).text.startswith("Which page size? 2 MiB for data would save about 14.0%")
 
 
-def test_what_no_setting_reaches_is_said() -> None:
+def test_memory_that_no_setting_reaches_is_named() -> None:
     linker = act("linker", "cc -Wl,…")
     found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))
     assert found.text.startswith("Which page size? 2 MiB for code would save about 3.0%")
@@ -492,7 +492,7 @@ def test_families(region: str, family: str) -> None:
     assert family_of(region) == family
 
 
-def test_regions_alike_are_shown_once() -> None:
+def test_similar_regions_are_shown_once() -> None:
     alike = [
         item("data", HUGE, (0, 0, 0), region=f"anon {n}.0MiB #{n}", text=f"{n}.") for n in (1, 2, 3)
     ]

@@ -400,7 +400,7 @@ def test_memory_that_the_host_took_back_costs_more_at_first_touches() -> None:
     read = parse_calibration(calibration_toml(found), Path("calibration.toml"))
     assert read.kept_free_bytes == found.kept_free_bytes
     assert read.returned_fault_cycles[HUGE].median == 50_000 * RATIO
-    # An interrupt alone says nothing of the host.
+    # A single slow sample is an interrupt, not an effect of the host.
     samples["later_faults"][1]["ticks"] = [1500.0] * 15 + [9000.0]
     assert figures(samples).returned_fault_cycles == {}
 
@@ -621,7 +621,7 @@ def test_memory_of_the_machine_begins_as_a_snapshot(
     copy.write_text(resolve_machine(name, []).toml)
     expected = {**memory["fragmentation"], "file": str(tmp_path / "mine.octmem")}
     assert machine(copy)["memory"]["fragmentation"] == expected
-    # Nor is a snapshot overwritten that lies there alone.
+    # An existing snapshot alone is not overwritten, either.
     (tmp_path / "mine.toml").unlink()
     with pytest.raises(UsageError, match=r"mine\.octmem` exists; --force overwrites it"):
         MachineFile(str(tmp_path / "mine.toml"))

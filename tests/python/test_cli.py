@@ -221,7 +221,7 @@ def test_nothing_counted_is_no_result(pretend: Install, tmp_path: Path) -> None:
     assert "begin mark" in octavo("run", "--marks", "prog").stderr
 
 
-def test_errors_of_the_extension_are_no_tracebacks(
+def test_errors_of_the_extension_give_no_tracebacks(
     pretend: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(run: FakeRun) -> None:
@@ -260,7 +260,7 @@ def test_version() -> None:
     assert octavo("--version").stdout == f"octavo {VERSION}\n"
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
+def test_a_closed_pipe_gives_no_traceback() -> None:
     program = "from octavo.base.files import JsonFile; JsonFile('-').write(list(range(10**5)))"
     guarded = f"from octavo.cli.guard import guarded\nwith guarded(): exec({program!r})"
     done = subprocess.run(
@@ -273,7 +273,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("end", ["2>/dev/full", "", "2>&-"], ids=["full", "no reader", "closed"])
-def test_a_standard_error_that_cannot_be_written_costs_nothing(end: str) -> None:
+def test_an_unwritable_standard_error_does_not_fail_the_run(end: str) -> None:
     program = (
         "from octavo.terminal.console import make_console; console = make_console()\n"
         "for _ in range(3): console.print('x' * 10**5)\n"
@@ -340,7 +340,7 @@ def test_every_column_is_seen_on_a_terminal(finish: Finish, width: int) -> None:
     assert all(len(line.rstrip()) <= width for line in lines if line not in commands)
 
 
-def test_a_sentence_stands_once_and_settings_of_the_program_not_under_its_regions(
+def test_sentences_and_settings_of_the_program_are_not_repeated_under_its_regions(
     finish: Finish,
 ) -> None:
     reason = "Sets pages aside. No other program has them."

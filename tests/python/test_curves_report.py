@@ -166,7 +166,7 @@ def test_names_of_lines_stand_apart(places: list[float]) -> None:
     assert all(later - sooner >= gap - 1e-6 for sooner, later in pairwise(ordered))
     assert ordered[0] >= -1e-6
     assert ordered[-1] <= 200 + 1e-6
-    # As the lines end, so stand their names.
+    # Names have the order of the ends of their lines.
     by_end = [found[at] for at in sorted(range(len(places)), key=lambda at: places[at])]
     assert by_end == ordered
     if all(later - sooner >= 13 for sooner, later in pairwise(sorted(places))):

@@ -77,7 +77,7 @@ def test_every_column_and_component_is_known(documents: dict[str, Any]) -> None:
     assert found == components
 
 
-def test_a_row_with_less_more_or_else_is_refused(
+def test_a_row_with_missing_or_other_columns_is_refused(
     documents: dict[str, Any], validator: Validator
 ) -> None:
     rows = {

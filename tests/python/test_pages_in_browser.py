@@ -79,12 +79,12 @@ class Opened:
     """A page with all figures drawn, and the browser's messages meanwhile."""
 
     def __init__(self, browser: Browser, file: Path, width: int, scheme: Any) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.page: Page = browser.new_page(
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("dialog", self._note_dialog)
         self.page.on("request", self._note_request)
         self.page.goto(file.as_uri())
@@ -95,12 +95,12 @@ class Opened:
         )
 
     def _note_dialog(self, dialog: Any) -> None:
-        self.said.append(f"a dialog: {dialog.message}")
+        self.messages.append(f"a dialog: {dialog.message}")
         dialog.dismiss()
 
     def _note_request(self, request: Any) -> None:
         if not request.url.startswith(("file:", "data:", "blob:")):
-            self.said.append(f"asked for {request.url}")
+            self.messages.append(f"asked for {request.url}")
 
 
 _OVERLAPS = """() => {
@@ -172,7 +172,7 @@ def test_figures_are_drawn_and_no_text_overlaps(
     file = written(kind)
     opened = Opened(browser, file, width, scheme)
     page = opened.page
-    assert opened.said == []
+    assert opened.messages == []
     for name in charts_of(file.read_text(encoding="utf-8")):
         chart = page.locator(f'[id="{name}"]')
         assert chart.locator("svg.marks").count() == 1
@@ -213,7 +213,7 @@ def test_text_stands_out_from_the_ground(
     assert len(colours) > 2
     for colour in colours:
         light, dark = sorted([_luminance(colour), ground], reverse=True)
-        # WCAG asks 3 of figures: the names of lines have their lines' colours.
+        # WCAG requires a contrast of 3 in figures: names of lines have the colours of the lines.
         assert (light + 0.05) / (dark + 0.05) >= 3, colour
     page.close()
 
@@ -235,7 +235,7 @@ def test_hostile_names_are_inert(browser: Browser, tmp_path: Path) -> None:
     file.write_text(render_run(document), encoding="utf-8")
     opened = Opened(browser, file, PHONE, "light")
     opened.page.wait_for_timeout(200)
-    assert opened.said == []
+    assert opened.messages == []
     assert opened.page.locator("img, main b").count() == 0
     shown = opened.page.locator("body").inner_text()
     assert "<img src=x" in shown

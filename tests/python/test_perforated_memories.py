@@ -61,7 +61,7 @@ def test_a_program_that_fills_region_after_region_gets_its_portion() -> None:
     assert one.count("os.pages.perforated", "mapped") == pytest.approx(8, abs=1)
 
 
-def test_of_some_regions_base_pages_alone() -> None:
+def test_some_regions_have_base_pages_alone() -> None:
     made = machine(MACHINE, fragmented(OBSERVED[0], 1000))["memory"]
     regions = _bytes(made["bytes"]) // REGION
     groups = made["fragmentation"]["groups"]

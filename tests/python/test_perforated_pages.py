@@ -214,7 +214,7 @@ def test_numbers_are_the_papers(study: Study) -> None:
     assert large.instructions_per_lookup == pytest.approx(50.0)
 
 
-def test_where_no_region_has_holes_one_row_stands_for_all(study: Study) -> None:
+def test_memories_without_holes_share_one_row(study: Study) -> None:
     rows = [
         study.at(Fragments(0.0, fraction, layout)) for fraction in (0.1, 0.9) for layout in LAYOUTS
     ]

@@ -146,7 +146,7 @@ def memory_of(rows: list[Row], stream: str) -> dict[int, tuple[int, int | None]]
     }
 
 
-def test_of_images_that_replaced_each_other_by_exec_the_largest_counts() -> None:
+def test_the_largest_image_counts_among_images_replaced_by_exec() -> None:
     mib = 1 << 20
     twice = [0.0] * 9 + [1.0]
     shell = process(0, data_base=3 * mib, data_growth=twice)

@@ -97,7 +97,7 @@ def test_the_sentence_by_hand() -> None:
     assert sentence([base]).startswith("Alone, small loses 20.0% of its cycles")
 
 
-def test_of_two_that_are_as_fast_the_smaller_is_chosen() -> None:
+def test_the_smaller_of_two_equally_fast_designs_is_chosen() -> None:
     slower = design("slower", counts(walk_cycles=16, resident=1 << 20))
     larger = design("larger", counts(resident=2 << 20))
     choice = choose_design([larger, slower])

@@ -121,7 +121,7 @@ FRAGMENTED = {
 }
 """Memory whose free blocks are small, so that there are many ranges."""
 IN_TURN = "synth:strided?bytes=3MiB&references=10k"
-"""Pages that lie in memory as in the address space, since they are touched in turn."""
+"""Pages that are contiguous in memory, as they are touched in order."""
 RANDOM = "synth:zipf?bytes=16MiB&references=50k"
 
 

@@ -284,7 +284,7 @@ def test_a_design_that_runs_out_of_memory_is_left_out(tmp_path: Path) -> None:
     assert all_counted(result) == {}
 
 
-def test_of_a_workload_its_region_counts(tmp_path: Path) -> None:
+def test_the_region_of_a_workload_is_counted(tmp_path: Path) -> None:
     trace = Path(write_csv(tmp_path / "no-marks.csv", [("load", 4096, 8)]))
     program = Program("made", ("made",))
     assert extent(Subject(program, "program", {}), trace) == (0, None)

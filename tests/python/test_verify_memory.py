@@ -89,7 +89,7 @@ def test_huge_pages_are_those_that_were_asked_for() -> None:
         assert mappings is not None
         return memory_of([mappings]).all_huge_bytes
 
-    # The child starts with what this process has.
+    # The child starts with the memory of this process.
     inherited = huge_bytes(os.getpid())
     with child(work) as pid:
         mappings = mappings_of(pid)

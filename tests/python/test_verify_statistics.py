@@ -134,7 +134,7 @@ def test_settings_that_gain_alike_are_named_together() -> None:
     assert found.decision.as_good == ("a",)
 
 
-def test_of_rates_more_is_better() -> None:
+def test_higher_rates_are_better() -> None:
     found = outcome(NOISE, shifted(1.25), metric="regex:([0-9.]+) per second")
     assert found.decision.beyond_noise
     assert "more" in decision_text(found)
