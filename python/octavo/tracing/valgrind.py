@@ -81,8 +81,9 @@ def _version_of(launcher: Path) -> str:
         raise CannotRun(f"`{launcher} --version` does not work: {error}.") from None
     match = re.match(r"valgrind-(\d+\.\d+\S*)", done.stdout)
     if match is None:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise CannotRun(f"`{launcher} --version` does not work: {said[0] if said else 'silence'}.")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        first = lines[0] if lines else "it printed nothing"
+        raise CannotRun(f"`{launcher} --version` does not work: {first}.")
     return match.group(1)
 
 

@@ -18,7 +18,7 @@ _MOST_OUTPUT = 64 << 20
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """How a command ended, and its output."""
 
     status: int
@@ -28,7 +28,7 @@ class Said:
     seconds: float
 
 
-def run_command(command: str, tick: Tick) -> Said:
+def run_command(command: str, tick: Tick) -> CommandResult:
     """Runs a shell command to its end, or kills it where `tick` raises."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -53,7 +53,7 @@ def run_command(command: str, tick: Tick) -> Said:
         finally:
             os.close(handle)
             process.wait()
-        return Said(process.returncode, read_output(output.fileno()), seconds)
+        return CommandResult(process.returncode, read_output(output.fileno()), seconds)
 
 
 def read_output(descriptor: int) -> str:

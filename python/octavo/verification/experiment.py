@@ -21,7 +21,7 @@ from octavo.base.processes import cpu_seconds, listens
 from octavo.base.signals import Interrupts
 from octavo.base.text import quoted
 from octavo.verification.commands import (
-    Said,
+    CommandResult,
     how_it_ended,
     last_line,
     read_output,
@@ -333,16 +333,16 @@ class Experimenter:
             self._command(plan.prepare, "the command of --prepare", program, output)
         program.look()
         used = _cpu_seconds(program)
-        said = self._command(plan.metric.command, "the command of --metric", program, output)
+        result = self._command(plan.metric.command, "the command of --metric", program, output)
         used = _cpu_seconds(program) - used
         program.look()
         self._check_running(program, output)
         if plan.metric.source == "command-time":
-            reading = Reading(said.seconds)
+            reading = Reading(result.seconds)
         elif plan.metric.source == "command-cpu":
             reading = Reading(used)
         else:
-            reading = _number(plan.metric, said.output)
+            reading = _number(plan.metric, result.output)
         ended = program.finish(self._tick, terminate=plan.stop_seconds)
         if ended.status not in _TERMINATED:
             how = how_it_ended(ended.status)
@@ -350,18 +350,18 @@ class Experimenter:
             raise _Failed(_with_output(f"the server ended with {how} after SIGTERM", text))
         return ended, reading
 
-    def _command(self, command: str, what: str, program: Supervised, output: int) -> Said:
+    def _command(self, command: str, what: str, program: Supervised, output: int) -> CommandResult:
         def tick() -> None:
             """Raises where the server has ended, for which a command might wait for ever."""
             self._tick()
             self._check_running(program, output)
 
-        said = run_command(command, tick)
-        if said.status:
+        result = run_command(command, tick)
+        if result.status:
             self._check_running(program, output)
-            how = f"{what} ended with {how_it_ended(said.status)}"
-            raise _Failed(_with_output(how, said.output))
-        return said
+            how = f"{what} ended with {how_it_ended(result.status)}"
+            raise _Failed(_with_output(how, result.output))
+        return result
 
     def _await_ready(self, program: Supervised, output: int) -> None:
         ready = self._plan.ready
