@@ -57,7 +57,7 @@ def test_processors_of_two_kinds_are_added_up(tmp_path: Path) -> None:
         ("-5,,cycles,1\n", "`-5` is not a count"),
         ("inf,,cycles,1\n", "`inf` is not a count"),
         ("nan,,cycles,1\n", "`nan` is not a count"),
-        ("x" * ((1 << 20) + 2), "too long for what"),
+        ("x" * ((1 << 20) + 2), "too long for a file"),
     ],
 )
 def test_other_files_than_perf_stat_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -29,7 +29,7 @@ def test_ways_to_ask(text: str, sample: Sample):
 
 @pytest.mark.parametrize("text", ["", "0", "100%", "1", "3/2", "-1%", "ten", "10%%", "1/0"])
 def test_shares_that_are_none(text: str):
-    with pytest.raises(UsageError, match="more than nothing and less than all"):
+    with pytest.raises(UsageError, match="above 0 and below 1"):
         parse_sample(text)
 
 

@@ -47,7 +47,7 @@ def test_a_bound_is_shown_and_never_chosen() -> None:
     assert choice is not None
     assert (choice.best.design, choice.other) == ("base4k", None)
     assert sentence(result.total).startswith("Alone, base4k loses")
-    assert sentence([design(is_bound=True)]).startswith("Which design? None: bounds are")
+    assert sentence([design(is_bound=True)]).startswith("Which design? None: bounds only serve")
 
 
 def test_the_answer_has_the_time_of_system_calls() -> None:
