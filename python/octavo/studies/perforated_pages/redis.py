@@ -166,8 +166,8 @@ def measure_redis(
             designs: dict[str, Counted] = {}
             for result in done.documents.values():
                 designs.update(all_counted(result))
-            for design, why in done.failed.items():
-                skipped[f"Redis, {what}, {design}"] = why
+            for design, reason in done.failed.items():
+                skipped[f"Redis, {what}, {design}"] = reason
             one = RedisMeasurement(made.name, made.keys, made.lookups, designs)
             if designs:
                 measured.append(one)
