@@ -130,8 +130,8 @@ def test_one_simulation_is_singular(tmp_path: Path) -> None:
 
 
 def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
-    assert "no data set of results: `octavo study run`" in study("status", path).stderr
-    assert "no data set" in study("resume", path).stderr
+    assert "not a data set of results: `octavo study run`" in study("status", path).stderr
+    assert "not a data set" in study("resume", path).stderr
     study("run", path, "-q")
     removed = next((tmp_path / "study.results").rglob("*.parquet"))
     removed.unlink()

@@ -535,7 +535,7 @@ def test_only_a_data_set_or_an_empty_directory_is_written_to(tmp_path: Path) -> 
         DataSet(tmp_path / "full")
     with pytest.raises(CannotRun, match="not a directory"):
         DataSet(tmp_path / "full/file")
-    with pytest.raises(UsageError, match="no data set"):
+    with pytest.raises(UsageError, match="not a data set"):
         DataSet(tmp_path / "none", create=False)
     assert not (tmp_path / "none").exists()
     DataSet(tmp_path / "new")

@@ -327,7 +327,7 @@ def _keep(
         least = format_count(limits.negligible_misses)
         text += (
             f": larger pages would save fewer than {least} page walks of code or data, which are "
-            "no reason to change anything"
+            "not a reason to change anything"
         )
     elif gain.expected < limits.min_gain:
         if gain.is_expected:
