@@ -114,8 +114,8 @@ impl Nested {
         }
     }
 
-    /// Invalidates all entries of the id of `page`. Its index bits are among the 2^`indexes_log2` values from
-    /// those of `page` on.
+    /// Invalidates all entries of the id of `page`. Its index bits are among 2^`indexes_log2` values,
+    /// of which `page` has the first.
     pub fn invalidate(&mut self, page: Page, indexes_log2: u8, invalidated: &mut Misses) {
         let at = last_pages(&self.top, &self.front).position(|other| other.id() == page.id());
         if let Some(at) = at {

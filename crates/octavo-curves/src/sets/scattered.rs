@@ -10,8 +10,8 @@ use super::pages::Page;
 
 /// The sets of one stream.
 ///
-/// Most touches of a stream of instructions and data alternate between two pages. That changes only which of
-/// the two was used last, so that the lists are updated when a third page is used.
+/// Most touches of a stream of instructions and data alternate between two pages. An alternation changes only
+/// which of the two was used last, so that the lists are updated when a third page is used.
 pub(super) struct Scattered {
     /// The set of each page at each level.
     sets: Vec<[u16; 16]>,
