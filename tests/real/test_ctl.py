@@ -273,6 +273,42 @@ def test_a_run_is_awaited_and_so_is_its_failure() -> None:
         octavo.wait()
 
 
+def test_a_wait_says_once_what_it_waits_for() -> None:
+    def wait(pid: int, *options: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [OCTAVO, "ctl", str(pid), "wait", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    waiting = "octavo: waiting for a run of process {} ({}) that this user may control; "
+    with subprocess.Popen(["sleep", "1h"]) as sleeper:
+        waits, quiet = wait(sleeper.pid), wait(sleeper.pid, "-q")
+        assert waits.stderr is not None
+        assert waits.stderr.readline().startswith(waiting.format(sleeper.pid, "sleep"))
+        time.sleep(1)
+        sleeper.kill()
+        ended = f"octavo: process {sleeper.pid} has ended, and no run of it answers.\n"
+        for one in (waits, quiet):
+            assert one.communicate(timeout=TIMEOUT_SECONDS) == ("", ended)
+            assert one.returncode == 125
+    # A run that begins while it waits.
+    run = [OCTAVO, "run", "-q", "--start-after", "ctl", "--", WORKLOADS / "requests"]
+    later = ["/bin/sh", "-c", 'read line && exec "$@"', "sh", *map(str, run)]
+    with subprocess.Popen(later, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdin is not None
+        waits = wait(shell.pid)
+        assert waits.stderr is not None
+        assert waits.stderr.readline().startswith(waiting.format(shell.pid, "sh"))
+        shell.stdin.write(b"\n")
+        shell.stdin.flush()
+        said, more = waits.communicate(timeout=TIMEOUT_SECONDS)
+        assert (waits.returncode, more) == (0, "")
+        assert f"octavo {shell.pid}): not counting" in said
+        shell.stdin.close()
+
+
 def test_a_run_is_found_by_what_started_octavo_alone() -> None:
     """`sudo octavo run … &` leaves the process of sudo in `$!`."""
     run = [OCTAVO, "run", "-q", "--start-after", "ctl", "--", WORKLOADS / "requests"]

@@ -63,8 +63,14 @@ def ctl(
             raise UsageError(f"--out is for a snapshot; `{action}` has nothing to write there.")
         from octavo.control import client
 
+        def say_wait(sentence: str) -> None:
+            if not output.quiet:
+                from octavo.terminal.console import make_console, say
+
+                say(make_console(), f"octavo: {sentence}")
+
         place = None if output.json is None else JsonFile(output.json, force=output.force)
-        status = client.ctl(pid, action)
+        status = client.ctl(pid, action, on_wait=say_wait)
         if place is not None:
             place.write(status)
         if not output.quiet and output.json != STANDARD_OUTPUT:
