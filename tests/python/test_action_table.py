@@ -125,7 +125,7 @@ def test_every_line_applies_to_a_program_and_can_be_undone(tmp_path: Path, line:
         line = replace(line, where=replace(line.where, command=""))
     else:
         assert line in list(lines_for(subject, found, line.reaches))
-    assert line.where.holds(subject, found)
+    assert line.where.unmet(subject, found) is None
     assert line.gives(found)
     for size in line.gives(found):
         action = line.action(subject, found, size)

@@ -415,6 +415,22 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--settings", "thp-for-al 2MiB", "--", "true"], 2, "unknown setting `thp-for-al 2MiB`"),
         (["--settings", "thp-for-all 2MiB", "--", "true"], 2, "add --allow-system"),
         (["--settings", "thp-for-all", "--", "true"], 2, "add --allow-system"),
+        (
+            ["--settings", "jemalloc-thp", "--", "true"],
+            2,
+            "setting `jemalloc-thp` does not apply to `true`: it is for programs with jemalloc "
+            "(recognised here: glibc's malloc).",
+        ),
+        (
+            ["--settings", "thp-disable,glibc-thp 2MiB", "--", PYTHON],
+            2,
+            ": Python manages this memory itself, and has settings of its own.",
+        ),
+        (
+            ["--settings", "glibc-hugetlb", "--", "true"],
+            2,
+            ": this kernel has no pages of its size.",
+        ),
         (["--time", "soon", "--", "true"], 2, "--time: `soon` is not a duration"),
         (
             ["--ready", "true", "--", "true"],

@@ -57,6 +57,11 @@ def test_a_foreign_binary(bits: int, machine: int, tmp_path: Path, octavo: Octav
     assert_refused(octavo([program]), 126, "x86-64")
 
 
+def test_a_setting_that_does_not_apply(octavo: Octavo):
+    traced = octavo(workload("static_count"), "--settings", "preload", verb="verify")
+    assert_refused(traced, 2, "setting `preload` does not apply to", "it is statically linked")
+
+
 def test_no_program_at_all(tmp_path: Path, octavo: Octavo):
     assert_refused(octavo([executable(tmp_path / "text", b"just words\n")]), 126)
     assert_refused(octavo([executable(tmp_path / "empty", b"")]), 126)

@@ -18,6 +18,8 @@ from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.base.units import BASE_PAGE
 from octavo.runtimes.program_file import open_program
 
+TEXT = "text-of"
+"""The first word of the name of `read_ahead`'s action."""
 _LARGE_FOLIOS_SINCE = {"ext4": (6, 16), "xfs": (5, 18), "btrfs": (6, 17)}
 _CODE = (
     "import mmap,os,sys; f=os.open(sys.argv[1],os.O_RDONLY); "
@@ -39,7 +41,7 @@ def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | N
         f"Reads {Path(path).name} in pieces of 2 MiB before the program starts, so that its text "
         "is mapped in huge pages; not while another program has the file mapped, and until "
         "memory runs short.",
-        name=f"text-of {Path(path).name}",
+        name=f"{TEXT} {Path(path).name}",
         page_size=PMD_PAGE,
         prefix=("python3", "-c", _CODE, path),
     )

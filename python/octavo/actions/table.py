@@ -20,7 +20,7 @@ from octavo.actions.settings import (
 from octavo.base.huge_pages import HugePages
 from octavo.base.toml import read_toml
 from octavo.base.units import page_size
-from octavo.runtimes.detect import Runtime
+from octavo.runtimes.detect import Runtime, title
 
 TABLE = Path(__file__).parent / "runtimes.toml"
 
@@ -36,6 +36,11 @@ _MAY_MISS = (
 _ONLY_MALLOC = (
     "It reaches memory of malloc alone: none that the program, or a library of it, maps by itself."
 )
+_FACTS = {
+    "glibc-hugetlb-tunable": "a glibc with the tunable glibc.malloc.hugetlb (2.35 and later)",
+    "small-pieces": "memory that it maps in pieces below 2 MiB",
+}
+"""Facts of a program in words, where these are not its name."""
 Share = Literal["little", "much", "most"]
 
 
@@ -106,20 +111,39 @@ class Where:
     without: frozenset[str] = frozenset()
     command: str = ""
 
-    def holds(self, subject: Subject, host: HugePages) -> bool:
-        """Whether all conditions hold. A version that is not known is taken for a recent one."""
+    def unmet(self, subject: Subject, host: HugePages) -> str | None:
+        """The first condition that does not hold, as a clause; None where all hold. A version that
+        is not known is taken for a recent one.
+        """
         runtime = subject.runtime
         version, allocator = runtime.version, runtime.allocator_version
-        return (
-            host.kernel >= self.kernel
-            and (not version or version >= self.version)
-            and (not allocator or allocator >= self.allocator_version)
-            and (not self.before or (version or allocator) < self.before)
-            and (not self.enabled or host.thp in self.enabled)
-            and self.facts <= runtime.facts
-            and not self.without & runtime.facts
-            and (not self.command or has_command(self.command))
-        )
+        missing, unwanted = self.facts - runtime.facts, self.without & runtime.facts
+        if host.kernel < self.kernel:
+            return f"it needs Linux {_dotted(self.kernel)} or later"
+        if version and version < self.version:
+            return f"it needs version {_dotted(self.version)} or later of {runtime}"
+        if allocator and allocator < self.allocator_version:
+            return f"it needs version {_dotted(self.allocator_version)} or later of {runtime}"
+        if self.before and (version or allocator) >= self.before:
+            return f"it needs a version before {_dotted(self.before)} of {runtime}"
+        if self.enabled and host.thp not in self.enabled:
+            values = " or ".join(self.enabled)
+            return f"it needs transparent_hugepage/enabled to be {values}, which is {host.thp}"
+        if missing:
+            return f"it needs {_facts(missing)}"
+        if unwanted:
+            return f"it is not for a program with {_facts(unwanted)}"
+        if self.command and not has_command(self.command):
+            return f"this Octavo has no `octavo {self.command}`"
+        return None
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _facts(facts: frozenset[str]) -> str:
+    return ", ".join(_FACTS.get(fact, fact.replace("-", " ")) for fact in sorted(facts))
 
 
 @dataclass(frozen=True)
@@ -209,18 +233,34 @@ class Line:
 
 
 def lines_for(subject: Subject, host: HugePages, reaches: Reach) -> Iterator[Line]:
-    """The lines that apply to this memory of the program, the one to prefer first.
+    """The lines that apply to this memory of the program, the one to prefer first."""
+    for line in table():
+        if line.reaches == reaches and why_not(line, subject, host) is None:
+            yield line
+
+
+def why_not(line: Line, subject: Subject, host: HugePages) -> str | None:
+    """Why a line does not apply to the program, as a clause; None where it does.
 
     Where the runtime has lines of its own, lines of the allocator below it are left out: they do
     not reach the memory that the runtime manages itself.
     """
-    names = subject.runtime.names
-    own = [line for line in table() if line.reaches == reaches]
-    managed = any(names[0] in line.names for line in own if line.needed != "none")
-    for line in own:
-        applies = names[:1] if managed and line.needed != "none" else names
-        if line.names.intersection(applies) and line.where.holds(subject, host):
-            yield line
+    runtime = subject.runtime
+    if not line.names.intersection(runtime.names):
+        if "dynamic" in line.names:
+            return "it is statically linked, so no library can be preloaded into it"
+        names = " or ".join(sorted(map(title, line.names)))
+        return f"it is for programs with {names} (recognised here: {runtime})"
+    if (
+        line.needed != "none"
+        and runtime.kind not in line.names
+        and any(
+            one.reaches == line.reaches and one.needed != "none" and runtime.kind in one.names
+            for one in table()
+        )
+    ):
+        return f"{title(runtime.kind)} manages this memory itself, and has settings of its own"
+    return line.where.unmet(subject, host)
 
 
 @lru_cache(maxsize=1)

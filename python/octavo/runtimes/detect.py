@@ -76,6 +76,11 @@ _TITLES = {
 }
 
 
+def title(name: str) -> str:
+    """The name of a runtime or an allocator in a sentence."""
+    return _TITLES.get(name, name)
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The runtime and the allocator that manage a program's memory."""

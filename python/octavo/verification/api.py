@@ -28,7 +28,14 @@ from octavo.verification.experiment import (
 )
 from octavo.verification.metric import parse_metric
 from octavo.verification.outcome import Outcome, conclude, predicted_gain
-from octavo.verification.settings import Setting, candidates, names_meant, select, setting_of_words
+from octavo.verification.settings import (
+    Setting,
+    candidates,
+    check_applicable,
+    names_meant,
+    select,
+    setting_of_words,
+)
 from octavo.verification.system_settings import (
     SystemSettings,
     check_nothing_left,
@@ -95,13 +102,13 @@ def verify(
         root=root,
     )
     document = None if predicted_by is None else read_run(predicted_by, needs=["advice"])
-    found, notes = candidates(
-        plan.command, read_huge_pages(root), predicted_by, settings, min_fill_percent
-    )
+    host = read_huge_pages(root)
+    found, notes = candidates(plan.command, host, predicted_by, settings, min_fill_percent)
     tried = [setting_of_words(text) for text in tries]
     found += tried
     if settings is not None:
         settings = list(dict.fromkeys([*settings, *(setting.name for setting in tried)]))
+    check_applicable(settings, found, notes, plan.command, host)
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)
     if document is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, NotExecutable, UsageError, choose
 from octavo.base.huge_pages import PMD_PAGE, HugePages
-from octavo.base.text import quoted
+from octavo.base.text import printable, quoted
 from octavo.runtimes.launchers import added_to, program_at, with_options
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ AS_NOW = "as now"
 THP_DISABLE = "thp-disable"
 """The name of the setting without transparent huge pages, tried where as now has some."""
 
+_NOT_TRIED = "Not tried: "
+"""The beginning of the note on a setting that is known and that the program cannot have."""
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -153,9 +155,9 @@ def _preloaded(
         settings = PreloadSettings(read_selection(result), min_fill_percent)
         launch = prepare(command, settings, "preload")
     except (CannotRun, NotExecutable) as error:
-        return f"Not tried: {action.name}: {str(error).rstrip('.')}."
+        return f"{_NOT_TRIED}{action.name}: {str(error).rstrip('.')}."
     if launch.by == "nothing":
-        return f"Not tried: {action.name}: {launch.text}."
+        return f"{_NOT_TRIED}{action.name}: {launch.text}."
     preloaded = {**launch.variables, "LD_PRELOAD": launch.variables["LD_PRELOAD"].split(":")[0]}
     return Setting(
         action.name,
@@ -199,6 +201,33 @@ def select(settings: Sequence[Setting], names: Sequence[str] | None) -> list[Set
         return list(settings)
     wanted = {_full_name(name, settings) for name in names}
     return [setting for setting in settings if setting.name in {AS_NOW, *wanted}]
+
+
+def check_applicable(
+    names: Sequence[str] | None,
+    settings: Sequence[Setting],
+    notes: Sequence[str],
+    command: Sequence[str],
+    host: HugePages,
+) -> None:
+    """Refuses the name of a setting that Octavo knows and that does not apply to the program, with
+    the reason. `settings` and `notes` are those of `candidates`. Raises UsageError.
+    """
+    from octavo.actions.candidates import why_no_candidate
+
+    program, *arguments = command[program_at(command) :]
+    for name in names or ():
+        word = name.split(" ")[0]
+        if names_meant(word, settings):
+            continue
+        said = (note.removeprefix(_NOT_TRIED) for note in notes if note.startswith(_NOT_TRIED))
+        reason = next((note.partition(": ")[2] for note in said if note.startswith(word)), None)
+        reason = reason or why_no_candidate(name, program, host, arguments)
+        if reason is not None:
+            raise UsageError(
+                f"setting `{quoted(name)}` does not apply to `{printable(program)}`: "
+                f"{reason.rstrip('.')}."
+            )
 
 
 def names_meant(word: str, settings: Iterable[Setting]) -> list[str]:
