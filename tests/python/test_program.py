@@ -93,6 +93,26 @@ def test_missing_programs_and_their_nearest_spelling(
         find_program("there")
 
 
+def test_a_program_is_named_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elf(tmp_path / "plain", mode=0o644)
+    elf(tmp_path / "foreign", machine=183)
+    write_script(tmp_path / "script", "")
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    for name, said in (
+        ("./nosuch", "no such program: `./nosuch`."),
+        ("../nosuch/./x", "no such program: `../nosuch/./x`."),
+        ("./plain", "`./plain` is not executable"),
+        ("./foreign", "`./foreign` is a 64-bit AArch64"),
+        ("./script", "`./script` wants the interpreter"),
+    ):
+        with pytest.raises((NotFound, NotExecutable)) as error:
+            find_program(name)
+        assert str(error.value).startswith(said)
+
+
 def test_what_cannot_be_executed(tmp_path: Path) -> None:
     with pytest.raises(NotExecutable, match=r"is a directory.*name a file in it") as error:
         find_program(f"{tmp_path}/")

@@ -44,6 +44,17 @@ def test_no_such_program(octavo: Octavo):
     assert_refused(octavo(["./no/such/program"]), 127)
 
 
+@pytest.mark.parametrize("verb", ["run", "curves", "sim", "record", "verify", "apply"])
+def test_a_program_is_named_as_it_was_written(verb: str, tmp_path: Path, octavo: Octavo):
+    options = ["-o", "new.oct"] if verb == "record" else []
+    traced = octavo(["./nosuch"], *options, verb=verb, cwd=tmp_path)
+    assert_refused(traced, 127, "no such program: `./nosuch`.")
+    if verb == "apply":
+        here = os.path.relpath(workload("static_count")[0], tmp_path)
+        traced = octavo([here], verb=verb, cwd=tmp_path)
+        assert_refused(traced, 125, f"`{here}` is statically linked")
+
+
 def test_not_executable(tmp_path: Path, octavo: Octavo):
     plain = tmp_path / "plain"
     plain.write_bytes(Path("/bin/true").read_bytes())

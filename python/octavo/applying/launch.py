@@ -19,7 +19,7 @@ from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.text import shell_line, shell_word
 from octavo.base.units import format_bytes
 from octavo.runtimes.launchers import added_to, program_at, with_options
-from octavo.tracing.program import check_format, gives_privileges, locate_program
+from octavo.tracing.program import as_written, check_format, gives_privileges, locate_program
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action
@@ -85,8 +85,9 @@ class Launch:
         try:
             os.execve(self.program, self.command, {**inherited_environment(), **self.variables})
         except OSError as error:
-            check_format(self.program)
-            raise NotExecutable(f"cannot execute `{self.program}`: {error.strerror}.") from None
+            shown = as_written(self.command[0], self.program)
+            check_format(self.program, shown)
+            raise NotExecutable(f"cannot execute `{shown}`: {error.strerror}.") from None
 
 
 def inherited_environment() -> dict[str, str]:
@@ -122,16 +123,17 @@ def _memory_by(command: Sequence[str], settings: PreloadSettings, by: str) -> La
         text = f"{selection.choice}, so nothing is changed for it"
         return Launch(program, tuple(command), "nothing", text, {})
     action = None if by == "preload" else _own_switch(command)
+    shown = as_written(command[0], program)
     if by == "runtime" and action is None:
         raise CannotRun(
-            f"`{program}` has no switch of its own that gives it 2 MiB pages with the settings of "
+            f"`{shown}` has no switch of its own that gives it 2 MiB pages with the settings of "
             "this machine; --by preload does without one."
         )
     if action is not None and (by == "runtime" or _is_preferred(action, program, settings)):
         words = tuple(with_options(command, action.arguments))
         variables = added_to(os.environ, action.environment)
         return Launch(program, words, "runtime", action.text.rstrip("."), variables)
-    check_reachable(program)
+    check_reachable(program, shown)
     return _by_preload(program, command, settings)
 
 
@@ -210,15 +212,18 @@ def _by_preload(program: Path, command: Sequence[str], settings: PreloadSettings
     return Launch(program, tuple(command), "preload", text, variables)
 
 
-def check_reachable(program: Path) -> None:
-    """Refuses a program into which no library can be preloaded. Raises OctavoError."""
-    check_format(program)
+def check_reachable(program: Path, shown: str) -> None:
+    """Refuses a program into which no library can be preloaded. `shown` is its name in messages.
+    Raises OctavoError.
+    """
+    check_format(program, shown)
     elf = elf_of(program)
     if is_static(elf):
-        why = f"`{elf}` is statically linked, so no library can be preloaded into it"
+        name = shown if elf == program else elf
+        why = f"`{name}` is statically linked, so no library can be preloaded into it"
     elif gives_privileges(program):
         why = (
-            f"`{program}` gives its process privileges (set-user-ID, set-group-ID or file "
+            f"`{shown}` gives its process privileges (set-user-ID, set-group-ID or file "
             "capabilities), and the loader takes no library into such programs"
         )
     else:

@@ -34,14 +34,20 @@ def find_program(name: str) -> Path:
     Raises NotFound or NotExecutable with the sentence to show.
     """
     path = locate_program(name)
+    shown = as_written(name, path)
     if gives_privileges(path):
         raise NotExecutable(
-            f"`{path}` runs with privileges that you do not have (set-user-ID, set-group-ID or "
+            f"`{shown}` runs with privileges that you do not have (set-user-ID, set-group-ID or "
             "file capabilities), which the kernel would give to Valgrind instead; trace it as "
             "root, or a copy without them."
         )
-    check_format(path)
+    check_format(path, shown)
     return path
+
+
+def as_written(name: str, path: Path) -> str:
+    """The name of a program for messages: as the user wrote it, or where it was found on PATH."""
+    return name if "/" in name else str(path)
 
 
 def words_to_start(command: Sequence[str], program: Path) -> list[str]:
@@ -65,7 +71,7 @@ def locate_program(name: str) -> Path:
             f"no program `{name}`; give `{first}` and each of its arguments as a word of its own."
         )
     path = Path(name) if "/" in name else _find_on_path(name)
-    _check_is_program(path)
+    _check_is_program(path, as_written(name, path))
     return path
 
 
@@ -77,7 +83,7 @@ def _find_on_path(name: str) -> Path:
         here = f"is started with `./{name}`" if os.access(name, os.X_OK) else "is not executable"
         raise NotFound(f"no program `{name}` on PATH; the file here {here}.")
     if Path(name).is_dir():
-        _check_is_program(Path(name))
+        _check_is_program(Path(name), name)
     raise NotFound(f"no program `{name}` on PATH{hint(nearest(name, _names_on_path()))}")
 
 
@@ -95,27 +101,27 @@ def _names_in(directory: Path) -> set[str]:
         return set()
 
 
-def _check_is_program(path: Path) -> None:
+def _check_is_program(path: Path, shown: str) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
         if path.is_symlink():
             target = path.readlink()
-            raise NotFound(f"`{path}` is a link to `{target}`, which is not there.") from None
+            raise NotFound(f"`{shown}` is a link to `{target}`, which is not there.") from None
         end = hint(nearest(path.name, _names_in(path.parent)))
-        raise NotFound(f"no such program: `{path}`{end}") from None
+        raise NotFound(f"no such program: `{shown}`{end}") from None
     except OSError as error:
-        raise NotExecutable(f"cannot reach `{path}`: {error.strerror}.") from None
+        raise NotExecutable(f"cannot reach `{shown}`: {error.strerror}.") from None
     if stat.S_ISDIR(status.st_mode):
         advice = "name a file in it"
         if (path / "result.json").is_file():
-            advice = f"`octavo report {path}` rebuilds the report of the result in it"
-        raise NotExecutable(f"`{path}` is a directory, not a program; {advice}.")
+            advice = f"`octavo report {shown}` rebuilds the report of the result in it"
+        raise NotExecutable(f"`{shown}` is a directory, not a program; {advice}.")
     if not stat.S_ISREG(status.st_mode):
-        raise NotExecutable(f"`{path}` is not a regular file.")
+        raise NotExecutable(f"`{shown}` is not a regular file.")
     if not os.access(path, os.X_OK):
         raise NotExecutable(
-            f"`{path}` is not executable; `chmod +x` makes it so (and if it is a trace, --format "
+            f"`{shown}` is not executable; `chmod +x` makes it so (and if it is a trace, --format "
             "says of which format)."
         )
 
@@ -143,61 +149,68 @@ def _has_capabilities(path: Path) -> bool:
         return False
 
 
-def check_format(program: Path) -> None:
-    """Refuses a program that the kernel could not execute, or a foreign one."""
-    _check_format(program, program, _INTERPRETER_DEPTH)
+def check_format(program: Path, shown: str | None = None) -> None:
+    """Refuses a program that the kernel could not execute, or a foreign one. `shown` is its name in
+    messages.
+    """
+    name = shown or str(program)
+    _check_format(program, name, name, _INTERPRETER_DEPTH)
 
 
-def _check_format(path: Path, program: Path, depth: int) -> None:
-    """Checks that `path`, the program itself or an interpreter of it, is of our kind."""
+def _check_format(path: Path, shown: str, program: str, depth: int) -> None:
+    """Checks that `path`, the program itself or an interpreter of it, is of our kind. `shown` is
+    its name in messages, and `program` that of the program.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise NotExecutable(f"cannot read `{path}`: {error.strerror}.") from None
+        raise NotExecutable(f"cannot read `{shown}`: {error.strerror}.") from None
     if head.startswith(ELF_MAGIC):
-        _check_elf(path, head)
+        _check_elf(path, shown, head)
     elif head.startswith(b"#!"):
-        _check_interpreter(path, program, head, depth)
+        _check_interpreter(shown, program, head, depth)
     else:
-        raise NotExecutable(f"`{path}` is neither an ELF program nor a script that begins with #!.")
+        raise NotExecutable(
+            f"`{shown}` is neither an ELF program nor a script that begins with #!."
+        )
 
 
-def _check_elf(path: Path, head: bytes) -> None:
+def _check_elf(path: Path, shown: str, head: bytes) -> None:
     target = read_target(head)
     if target is None:
-        raise NotExecutable(f"`{path}` has a broken ELF header.")
+        raise NotExecutable(f"`{shown}` has a broken ELF header.")
     if not target.is_traceable:
         raise NotExecutable(
-            f"`{path}` is a {target} program; Octavo takes 64-bit x86-64 programs only."
+            f"`{shown}` is a {target} program; Octavo takes 64-bit x86-64 programs only."
         )
     with open_program(path) as file:
         # The kernel fills the last page with zeros, so a file may end within it.
         size = len(file.image) if file is not None else 0
         if file is not None and file.needed_bytes > -(-size // _PAGE_BYTES) * _PAGE_BYTES:
             raise NotExecutable(
-                f"`{path}` is truncated: it has {size} bytes, and its headers name "
+                f"`{shown}` is truncated: it has {size} bytes, and its headers name "
                 f"{file.needed_bytes}."
             )
 
 
-def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> None:
+def _check_interpreter(shown: str, program: str, head: bytes, depth: int) -> None:
     words = re.split(rb"[ \t]+", head[2:].split(b"\n", 1)[0].strip(b" \t"), maxsplit=1)
     if not words[0]:
-        raise NotExecutable(f"the #! line of `{path}` names no interpreter.")
+        raise NotExecutable(f"the #! line of `{shown}` names no interpreter.")
     if words[0].endswith(b"\r"):
         raise NotExecutable(
-            f"the #! line of `{path}` ends as on Windows, so the kernel finds no interpreter; "
+            f"the #! line of `{shown}` ends as on Windows, so the kernel finds no interpreter; "
             "`dos2unix` mends it."
         )
     interpreter = Path(os.fsdecode(words[0]))
     if not interpreter.is_file():
-        raise NotExecutable(f"`{path}` wants the interpreter `{interpreter}`, which is not there.")
+        raise NotExecutable(f"`{shown}` wants the interpreter `{interpreter}`, which is not there.")
     if not os.access(interpreter, os.X_OK):
-        raise NotExecutable(f"`{interpreter}`, the interpreter of `{path}`, is not executable.")
+        raise NotExecutable(f"`{interpreter}`, the interpreter of `{shown}`, is not executable.")
     if depth == 0:
         raise NotExecutable(f"the #! lines of `{program}` lead from script to script without end.")
-    _check_format(interpreter, program, depth - 1)
+    _check_format(interpreter, str(interpreter), program, depth - 1)
 
 
 def use_started_name(processes: Sequence[Any], program: str, image: str) -> None:
