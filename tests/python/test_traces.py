@@ -260,10 +260,50 @@ def test_a_text_is_read_as_its_suffix_says(command: str, tmp_path: Path) -> None
     assert_refused(run(command, str(broken), *out), 125, "no known format")
 
 
-def test_a_snapshot_is_no_trace(tmp_path: Path) -> None:
+def test_files_of_octavo_are_named_with_the_commands_that_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    take_snapshot("now.octmem")
+    short = "synth:strided?references=100"
+    run("run", "-q", "--json", "run.json", "--out", "run", short)
+    run("sim", "-q", "--json", "sim.json", "--out", "sim", short)
+    run("machines", "skylake", "-o", "mine.toml")
+    run("convert", short, "some.oct")
+    Path("study.toml").write_text(f'designs = "base4k"\ntraces = "{short}"\n')
+    snapshot = " is a snapshot of memory, which `octavo snapshot --show {}` reads."
+    machine = " is a machine, which `octavo sim --machine {}` and `octavo run --tlb {}` take and "
+    for command, name, status, said in (
+        ("run", "now.octmem", 126, snapshot),
+        ("info", "now.octmem", 125, snapshot),
+        ("run", "run.json", 126, " is a result of `octavo run`, which `octavo apply --from {}` "),
+        ("info", "run.json", 125, " is a result of `octavo run`, which `octavo apply --from {}` "),
+        ("run", "sim.json", 126, " is JSON that Octavo wrote for other programs (octavo/sim)."),
+        ("sim", "mine.toml", 125, machine),
+        ("run", "mine.toml", 125, machine),
+        ("run", "study.toml", 125, " is a study, which `octavo study run {}` runs."),
+        ("verify", "some.oct", 126, " is a trace, which `octavo run {}` reads."),
+        ("apply", "./some.oct", 126, " is a trace, which `octavo run {}` reads."),
+        ("run", "sim/rows.parquet", 125, " has the rows of a result, and no trace: "),
+        ("run", "sim/report.json", 126, " is the data of a report, which `octavo report sim` "),
+        ("run", "./sim", 126, "; `octavo report {}` rebuilds the report of the result in it."),
+    ):
+        assert_refused(run(command, name), status, f"`{name}`", said.replace("{}", name))
+    assert_refused(run("record", "-o", "new.oct", "some.oct"), 126, " is a trace, which `octavo ")
+
+
+def test_a_snapshot_in_a_pipe_is_no_trace(tmp_path: Path) -> None:
     file = tmp_path / "now.octmem"
     take_snapshot(file)
-    assert_refused(run("info", str(file)), 125, "`octavo snapshot --show` reads it")
+    done = subprocess.run(
+        [sys.executable, "-m", "octavo", "info", "-"],
+        stdin=file.open("rb"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 125
+    assert "`octavo snapshot --show` reads it" in done.stderr
 
 
 def test_the_kept_part_of_a_broken_trace_is_partial(csv: str, tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ def open_parquet(name: str) -> Trace:
     except (pa.ArrowException, OSError) as error:
         raise CannotRun(f"`{name}` cannot be read as Parquet: {_sentence(error)}.") from None
     names = file.schema_arrow.names
+    if {"component", "counter"} <= {*names}:
+        raise CannotRun(
+            f"`{name}` has the rows of a result, and no trace: any reader of Parquet takes it, and "
+            "`octavo diff` compares directories of results."
+        )
     for wanted in ("kind", "address"):
         if names.count(wanted) != 1:
             raise CannotRun(f"`{name}` has no column `{wanted}`; a trace has kind and address.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from octavo.base.elf import ELF_MAGIC, read_target
 from octavo.base.errors import NotExecutable, NotFound, hint, nearest
+from octavo.base.own_files import description
 from octavo.runtimes.program_file import open_program
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _find_on_path(name: str) -> Path:
     if found is not None:
         return Path(found)
     if Path(name).is_file():
+        _refuse_own_file(name)
         here = f"is started with `./{name}`" if os.access(name, os.X_OK) else "is not executable"
         raise NotFound(f"no program `{name}` on PATH; the file here {here}.")
     if Path(name).is_dir():
@@ -114,16 +116,23 @@ def _check_is_program(path: Path, shown: str) -> None:
         raise NotExecutable(f"cannot reach `{shown}`: {error.strerror}.") from None
     if stat.S_ISDIR(status.st_mode):
         advice = "name a file in it"
-        if (path / "result.json").is_file():
+        if any((path / data).is_file() for data in ("result.json", "report.json")):
             advice = f"`octavo report {shown}` rebuilds the report of the result in it"
         raise NotExecutable(f"`{shown}` is a directory, not a program; {advice}.")
     if not stat.S_ISREG(status.st_mode):
         raise NotExecutable(f"`{shown}` is not a regular file.")
     if not os.access(path, os.X_OK):
+        _refuse_own_file(shown)
         raise NotExecutable(
             f"`{shown}` is not executable; `chmod +x` makes it so (and if it is a trace, --format "
             "says of which format)."
         )
+
+
+def _refuse_own_file(name: str) -> None:
+    kind = description(name)
+    if kind is not None:
+        raise NotExecutable(f"`{name}` {kind}.")
 
 
 def gives_privileges(path: Path) -> bool:
@@ -171,6 +180,7 @@ def _check_format(path: Path, shown: str, program: str, depth: int) -> None:
     elif head.startswith(b"#!"):
         _check_interpreter(shown, program, head, depth)
     else:
+        _refuse_own_file(shown)
         raise NotExecutable(
             f"`{shown}` is neither an ELF program nor a script that begins with #!."
         )
