@@ -1,5 +1,6 @@
 """Signals at known points: while modules load, while results are written, while a run ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -202,20 +203,57 @@ def test_an_interrupted_read_is_marked_in_its_result(keeps_result: bool) -> None
     assert bool(console.file.getvalue()) is keeps_result  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["--version"], ["run", "--help"], ["list", "machines"], ["completion", "bash"]],
-)
-def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
+def into_a_full_disk(*arguments: str, temporary: Path | None = None) -> str:
+    """The one sentence of a command whose standard output is on a full disk. `temporary` is where
+    it finds room.
+    """
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "octavo", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
+            env={**os.environ, **({} if temporary is None else {"TMPDIR": str(temporary)})},
+            text=True,
             timeout=300,
             check=False,
         )
     assert done.returncode == 125
-    assert done.stderr.startswith(b"octavo: cannot write ")
-    assert done.stderr.endswith(b"No space left on device.\n")
-    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith("octavo: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+SMALL = "synth:strided?references=100"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["run", "--help"],
+        ["list", "machines"],
+        ["machines", "skylake"],
+        ["info", SMALL],
+        ["head", SMALL],
+        ["convert", "--to", "csv", SMALL, "-"],
+        ["completion", "bash"],
+    ],
+    ids=" ".join,
+)
+def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
+    assert "No space left on device" in into_a_full_disk(*arguments)
+
+
+@pytest.mark.parametrize("command", ["run", "curves", "sim", "info", "head", "check"])
+def test_a_document_that_standard_output_does_not_hold_is_kept(
+    command: str, tmp_path: Path
+) -> None:
+    said = into_a_full_disk(command, *("-q", "--json", "-", SMALL), temporary=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert said == (
+        "octavo: cannot write to standard output: No space left on device; the result is in "
+        f"`{kept}`.\n"
+    )
+    name = "trace" if command == "info" else command
+    assert json.loads((kept / "result.json").read_text())["schema"] == f"octavo/{name}/1"

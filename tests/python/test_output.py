@@ -51,9 +51,13 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert names_in(tmp_path) == ["out.json"]
 
 
-def test_dev_full_is_a_full_disk() -> None:
-    with pytest.raises(CannotRun, match="No space left on device"):
-        JsonFile("/dev/full").write({})
+def test_dev_full_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(CannotRun, match="No space left on device; the result is in `") as error:
+        JsonFile("/dev/full").write({"a": 1})
+    (kept,) = tmp_path.iterdir()
+    assert str(error.value).endswith(f"`{kept}`.")
+    assert (kept / "full").read_text() == '{"a": 1}\n'
 
 
 def test_arrows_errors_have_the_systems_words() -> None:

@@ -81,11 +81,16 @@ def write_standard_output(text: str) -> None:
     BrokenPipeError for a closed pipe and CannotRun for every other error.
     """
     check_standard_output()
+    with failing_with("to standard output"):
+        _print(text)
+
+
+def _print(text: str) -> None:
+    """Writes and flushes; what could not be written is not tried again when the process ends."""
     try:
-        with failing_with("to standard output"):
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    except BrokenPipeError:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
         discard_standard_output()
         raise
 
@@ -190,7 +195,9 @@ class JsonFile:
         """Writes the document whole, or raises and leaves an existing file as it was."""
         text = to_json(document)
         if self._name == STANDARD_OUTPUT:
-            write_standard_output(text)
+            check_standard_output()
+            with _keeping_elsewhere(self._what, {"result.json": text_writer(text)}):
+                _print(text)
         else:
             _replace_or_keep(self._what, self._place, text_writer(text), overwrite=self._force)
 
@@ -243,18 +250,16 @@ class OutputDirectory:
         """Lets each writer make its file, then puts all of them in place. Files named in `optional`
         that an earlier result has left and this one does not have are removed.
         """
-        with failing_with(f"to `{self._place}`"):
-            try:
-                _write_all(files, self._staging)
-            except OSError as error:
-                raise _written_elsewhere(f"to `{self._place}`", files, error) from None
-            with uninterrupted(), self._alone():
-                if not self._force and self._holds_files():
-                    raise _taken(self._place, self._move_beside())
-                for name in {_LAST, *optional} - (files.keys() - {_LAST}):
-                    (self._place / name).unlink(missing_ok=True)
-                for name in sorted(files, key=lambda name: name == _LAST):
-                    (self._staging / name).replace(self._place / name)
+        shown = f"to `{self._place}`"
+        with _keeping_elsewhere(shown, files):
+            _write_all(files, self._staging)
+        with failing_with(shown), uninterrupted(), self._alone():
+            if not self._force and self._holds_files():
+                raise _taken(self._place, self._move_beside())
+            for name in {_LAST, *optional} - (files.keys() - {_LAST}):
+                (self._place / name).unlink(missing_ok=True)
+            for name in sorted(files, key=lambda name: name == _LAST):
+                (self._staging / name).replace(self._place / name)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -299,30 +304,38 @@ def _replace_or_keep(
     """Calls `replace_file`. Raises CannotRun about `shown`. If the file cannot be written, the
     result goes to a temporary directory.
     """
+    with _keeping_elsewhere(shown, {place.name: writer}):
+        replace_file(place, writer, overwrite=overwrite)
+
+
+@contextmanager
+def _keeping_elsewhere(shown: str, files: dict[str, Callable[[Path], None]]) -> Iterator[None]:
+    """Where its body cannot write, as the disk may be full after hours, writes the files to a
+    directory for temporary files. Raises CannotRun about `shown`, which says where they are.
+    """
     with failing_with(shown):
         try:
-            replace_file(place, writer, overwrite=overwrite)
-        except OSError as error:
-            if _is_special(place):
-                raise
-            raise _written_elsewhere(shown, {place.name: writer}, error) from None
-
-
-def _written_elsewhere(
-    shown: str, files: dict[str, Callable[[Path], None]], error: OSError
-) -> Exception:
-    """Writes the files to a directory for temporary files, as after hours the disk may be full, and
-    returns what says so; the error itself where that fails, too.
-    """
-    with suppress(OSError):
-        other = Path(tempfile.mkdtemp(prefix="octavo-"))
-        try:
-            _write_all(files, other)
-        except OSError:
-            shutil.rmtree(other, ignore_errors=True)
+            yield
+        except BrokenPipeError:
             raise
-        return CannotRun(f"cannot write {shown}: {words_of(error)}; the result is in `{other}`.")
-    return error
+        except OSError as error:
+            with suppress(OSError):
+                kept = _written_elsewhere(files)
+                raise CannotRun(
+                    f"cannot write {shown}: {words_of(error)}; the result is in `{kept}`."
+                ) from None
+            raise
+
+
+def _written_elsewhere(files: dict[str, Callable[[Path], None]]) -> Path:
+    """A new directory with the files. Raises OSError."""
+    place = Path(tempfile.mkdtemp(prefix="octavo-"))
+    try:
+        _write_all(files, place)
+    except OSError:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return place
 
 
 def text_writer(text: str) -> Callable[[Path], None]:
