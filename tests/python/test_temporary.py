@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from octavo.base.files import OutputDirectory, text_writer
 from octavo.base.temporary import TemporaryDirectory
 
 PREFIX = "octavo-test-"
@@ -65,6 +66,40 @@ def test_only_directories_of_processes_that_are_gone_are_removed(tmp_path: Path)
     other.wait()
     with TemporaryDirectory("octavo-other-"):
         assert kept.exists()
+
+
+def test_the_staging_place_of_a_killed_run_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    begin = (
+        "import sys; from octavo.base.files import OutputDirectory\n"
+        "kept = OutputDirectory(sys.argv[1], force=False)\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    runs = []
+    for _ in range(2):
+        before = set() if not out.exists() else names_in(out)
+        run = subprocess.Popen(
+            [sys.executable, "-c", begin, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert run.stdout is not None
+        run.stdout.readline()
+        runs.append((run, names_in(out) - before))
+    (killed, (left,)), (alive, (kept,)) = runs
+    killed.kill()
+    killed.wait()
+    elsewhere = out / ".octavo-elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".octavo-owner").write_text("another machine")
+    directory = OutputDirectory(str(out), force=False)
+    assert left not in names_in(out)
+    assert kept in names_in(out)
+    directory.write({"manifest.json": text_writer("{}")})
+    directory.close()
+    assert names_in(out) == {"manifest.json", kept, elsewhere.name}
+    assert alive.stdin is not None
+    alive.stdin.close()
+    alive.wait()
+    assert names_in(out) == {"manifest.json", elsewhere.name}
 
 
 def test_a_directory_is_removed_by_its_own_process(tmp_path: Path) -> None:

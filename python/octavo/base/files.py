@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.signals import uninterrupted
+from octavo.base.temporary import TemporaryDirectory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -227,7 +228,9 @@ class OutputDirectory:
     """The directory that `--out` names."""
 
     def __init__(self, name: str, *, force: bool) -> None:
-        """Makes the directory and a staging place inside it, or says why not."""
+        """Makes the directory and a staging place inside it, or says why not. Removes the staging
+        places of processes that were killed.
+        """
         check_directory_name(name)
         self._place = Path(name)
         self._made = not self._place.exists()
@@ -238,10 +241,11 @@ class OutputDirectory:
             if not self._made and not force and self._holds_files():
                 raise UsageError(f"`{name}` is not empty; --force overwrites the results in it.")
             self._place.mkdir(parents=True, exist_ok=True)
-            self._staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._place))
+            self._temporary = TemporaryDirectory(_STAGING, self._place)
+            self._staging = Path(self._temporary.name)
 
     def _holds_files(self) -> bool:
-        """Whether there is more than staging places: a run that was killed leaves its own."""
+        """Whether there is more than staging places: other runs may have theirs."""
         return not all(entry.name.startswith(_STAGING) for entry in self._place.iterdir())
 
     def write(
@@ -277,6 +281,7 @@ class OutputDirectory:
         """Renames the staging directory to a free name and returns that: beside the place, or
         inside it where nothing can be put beside it, as at a mount point.
         """
+        self._temporary.disown()
         self._staging.chmod(0o777 & ~_umask())
         place = self._place.resolve()
         with suppress(OSError):
@@ -288,7 +293,7 @@ class OutputDirectory:
         empty.
         """
         with uninterrupted():
-            shutil.rmtree(self._staging, ignore_errors=True)
+            self._temporary.cleanup()
             if self._made and not any(self._place.iterdir()):
                 self._place.rmdir()
 
@@ -359,7 +364,7 @@ def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool
     """
     if _is_special(place):
         # Some files, such as Parquet, are written back and forth.
-        with tempfile.TemporaryDirectory(prefix=_STAGING) as directory:
+        with TemporaryDirectory(_STAGING) as directory:
             whole = Path(directory, place.name)
             writer(whole)
             with whole.open("rb") as content, place.open("wb") as target:

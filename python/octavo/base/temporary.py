@@ -1,4 +1,4 @@
-"""Directories for a while, in the system's directory for such.
+"""Directories for a while, in the system's directory for such or in another one.
 
 A process that is killed leaves its directories behind. Each holds a file that its process locks as
 long as it lives; locks work across PID namespaces. The next process that makes such a directory
@@ -16,29 +16,42 @@ from pathlib import Path
 
 _LOCK = ".octavo-owner"
 _NEW_LOCK = ".octavo-owner-new"
+_MOST_NAME_BYTES = 256
 
 
 class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
-    """A directory with a name that begins with `prefix`; it is removed as one of `tempfile` is, or
-    by a later one of the same prefix.
+    """A directory with a name that begins with `prefix`, in `place` if it is given; it is removed
+    as one of `tempfile` is, or by a later one of the same prefix and place.
     """
 
-    def __init__(self, prefix: str) -> None:
-        remove_abandoned(prefix)
-        super().__init__(prefix=prefix)
+    def __init__(self, prefix: str, place: Path | None = None) -> None:
+        remove_abandoned(prefix, place)
+        super().__init__(prefix=prefix, dir=place)
         new = Path(self.name, _NEW_LOCK)
         lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, lock)
         # Some file systems have no locks: an abandoned directory stays there.
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if place is not None:
+                # Machines may share it, and some file systems do not show locks to the others.
+                os.write(lock, _this_machine())
             # Never there unlocked.
             new.rename(Path(self.name, _LOCK))
 
+    def disown(self) -> None:
+        """Leaves in it what its user has put there, and nothing by which a later one removes it."""
+        for lock in (_LOCK, _NEW_LOCK):
+            Path(self.name, lock).unlink(missing_ok=True)
 
-def remove_abandoned(prefix: str) -> None:
-    """Removes the directories of this prefix that this user's processes have left."""
-    with os.scandir(tempfile.gettempdir()) as entries:
+
+def _this_machine() -> bytes:
+    return os.fsencode(os.uname().nodename)
+
+
+def remove_abandoned(prefix: str, place: Path | None = None) -> None:
+    """Removes the directories of this prefix that this user's processes have left in `place`."""
+    with os.scandir(place or tempfile.gettempdir()) as entries:
         names = [entry.path for entry in entries if entry.name.startswith(prefix)]
     for name in names:
         with suppress(OSError):
@@ -52,6 +65,7 @@ def _remove_if_abandoned(name: str) -> None:
     lock = os.open(Path(name, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(name, ignore_errors=True)
+        if os.read(lock, _MOST_NAME_BYTES) in (b"", _this_machine()):
+            shutil.rmtree(name, ignore_errors=True)
     finally:
         os.close(lock)
