@@ -126,6 +126,20 @@ def test_a_recording_keeps_the_programs_manners(tmp_path: Path):
     assert octavo_does("check", trace).status == 0
 
 
+def test_each_process_of_a_recording_has_a_thread(tmp_path: Path):
+    """Also between a fork and an exec: the thread that forked goes on."""
+    trace = tmp_path / "a.oct"
+    assert record(trace, ["sh", "-c", "/bin/true; (exit 0); exit 0"]).status == 0
+    processes = document_of("info", trace)["processes"]
+    assert {(one["began_by"], one["ended_by"]) for one in processes} == {
+        ("start", "exit"),
+        ("fork", "exec"),
+        ("exec", "exit"),
+        ("fork", "exit"),
+    }
+    assert {one["threads"] for one in processes} == {1}
+
+
 def test_an_existing_trace_is_precious(tmp_path: Path):
     trace = tmp_path / "a.oct"
     trace.write_text("precious")

@@ -8,7 +8,7 @@ use crate::job::JobState;
 use crate::native::Manifest;
 use crate::ring::{Decoder, SegmentRoom, Start, StreamConsumer};
 use crate::source::{Batch, Facts, Source, Step, TraceError};
-use crate::stream::{StreamEnd, StreamIdentity};
+use crate::stream::{Began, StreamEnd, StreamIdentity};
 
 /// One stream.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct StreamCounts {
     pub loads: u64,
     /// Events by name.
     pub events: BTreeMap<&'static str, u64>,
-    /// Threads that were started.
+    /// Threads that were started, and the one of a fork.
     pub threads: u64,
     /// Every mapping that was made, in order, up to [`MAX_MAPPINGS`].
     pub mappings: Vec<Event>,
@@ -73,9 +73,11 @@ pub fn survey(source: &mut dyn Source, state: &JobState) -> Survey {
         }
         match source.next(&mut batch) {
             Ok(Some(Step::Began(identity))) => {
+                // The thread that forked goes on, and no event says so.
+                let threads = u64::from(identity.began == Began::Fork);
                 let survey = StreamSurvey {
                     end: None,
-                    counts: StreamCounts::default(),
+                    counts: StreamCounts { threads, ..StreamCounts::default() },
                     segments: 0,
                     hash: 0,
                     identity,
