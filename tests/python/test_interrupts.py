@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+import octavo as octavo_api
 from called import invoke as octavo
 from fakes import FakeRun, process, progress, region, result
 from octavo.base.background import see_through
@@ -201,6 +203,49 @@ def test_an_interrupted_read_is_marked_in_its_result(keeps_result: bool) -> None
     with LiveLine(console, quiet=False) as line:
         see_through(InterruptedRead(), line.show, keeps_result=keeps_result)
     assert bool(console.file.getvalue()) is keeps_result  # type: ignore[attr-defined]
+
+
+LONG = "synth:gups?table=64MiB&updates=10G"
+
+
+def interrupted_call(call: Callable[..., Any], number: int) -> Any:
+    """The result of a call from Python that a signal interrupts."""
+    left = [number]
+
+    def interrupt(progress: object) -> None:
+        if left:
+            os.kill(os.getpid(), left.pop())
+
+    return call(LONG, on_progress=interrupt)
+
+
+@pytest.mark.parametrize("call", [octavo_api.run, octavo_api.curves, octavo_api.sim])
+def test_sigterm_in_a_call_from_python_reaches_the_callers_handler(
+    call: Callable[..., Any],
+) -> None:
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: arrived.append(number))
+    try:
+        done = interrupted_call(call, signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert arrived == [signal.SIGTERM]
+    assert (done.partial, done.interrupted_by) == (True, signal.SIGTERM)
+    assert "interrupted by SIGTERM" in done.manifest["partial_reason"]
+    # Ctrl-C is for the call alone.
+    assert interrupted_call(call, signal.SIGINT).interrupted_by == signal.SIGINT
+
+
+def test_sigterm_ends_a_python_program_that_does_not_handle_it() -> None:
+    program = (
+        "import os, octavo\n"
+        f"octavo.sim({LONG!r}, on_progress=lambda progress: os.kill(os.getpid(), 15))\n"
+        "print('went on')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, b"", b"")
 
 
 def into_a_full_disk(*arguments: str, temporary: Path | None = None) -> str:

@@ -1,6 +1,7 @@
 """However a run ends, what was counted up to there is kept and what it is worth is said."""
 
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -100,6 +101,24 @@ def spinning(tmp_path: Path) -> Iterator[Spinning]:
     yield run
     run.process.kill()
     run.process.communicate()
+
+
+def test_sigterm_ends_a_recording_from_python_and_the_process(tmp_path: Path):
+    trace = tmp_path / "a.oct"
+    code = "import octavo, sys; octavo.record(sys.argv[2:], sys.argv[1]); print('went on')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, trace, *workload("signals", "spin")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.terminate()
+    assert process.communicate(timeout=TIMEOUT_SECONDS) == (b"", None)
+    assert process.returncode == -signal.SIGTERM
+    info = json.loads(natively([OCTAVO, "info", trace, "--json", "-"]).stdout)
+    assert info["state"] == "whole"
+    assert "SIGTERM" in info["about"]["partial_reason"]
 
 
 def test_kill_9_of_the_program(spinning: Spinning):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from octavo.base.errors import Interrupted
-from octavo.base.signals import Interrupts
+from octavo.base.signals import Interrupts, raise_again
 
 if TYPE_CHECKING:
     from octavo._core import TraceJob
@@ -32,6 +32,17 @@ class Work(Protocol):
 
     def stop(self) -> None:
         """Asks the work to end soon."""
+
+
+class Interruptible(Protocol):
+    """A result that may be partial."""
+
+    @property
+    def interrupted_by(self) -> int | None:
+        """The signal that ended the work before its end, if one did."""
+
+
+Ended = TypeVar("Ended", bound=Interruptible)
 
 
 def see_through(
@@ -62,6 +73,17 @@ def outcome_of(job: TraceJob[T], on_progress: Callable[[Any], None]) -> T:
     if interrupted_by is not None:
         raise Interrupted(interrupted_by)
     return job.result()
+
+
+def from_python(work: Callable[[], Ended]) -> Ended:
+    """Does the work of a call from Python. A SIGTERM or SIGHUP that ended it is raised again."""
+    try:
+        result = work()
+    except Interrupted as interrupted:
+        raise_again(interrupted.number)
+        raise
+    raise_again(result.interrupted_by)
+    return result
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:

@@ -46,6 +46,7 @@ class Interrupted(OctavoError):
 
     def __init__(self, number: int, before: str = "before anything was counted") -> None:
         super().__init__(f"interrupted {before}.")
+        self.number = number
         self.status = 128 + number
 
 

@@ -99,6 +99,17 @@ def uninterrupted() -> Iterator[Interrupts]:
         signal.raise_signal(signal.Signals(interrupts.first))
 
 
+def raise_again(number: int | None) -> None:
+    """Raises a SIGTERM or SIGHUP that ended a call from Python before its end, for the handler of
+    the program that calls. Ctrl-C (SIGINT) is for the call alone, and a command ends with its
+    result.
+    """
+    if number not in (signal.SIGTERM, signal.SIGHUP):
+        return
+    if not isinstance(getattr(signal.getsignal(number), "__self__", None), _Handlers):
+        signal.raise_signal(signal.Signals(number))
+
+
 def leave_at_once_on_interrupt() -> None:
     """Lets Ctrl-C end the process without a message, instead of raising KeyboardInterrupt.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
 from octavo.base.arguments import with_checked_names
+from octavo.base.background import from_python
 from octavo.base.progress import OnProgress, watched
 from octavo.runs.configuration import MAX_GROWTH, Configuration, configure
 from octavo.traces.by_name import SYNTHETIC_FORMAT
@@ -63,8 +64,11 @@ def run(
     each window but the first are not counted. `allocations` records the blocks that a program
     allocates, and attributes misses to the first caller that is neither a usual wrapper of an
     allocator nor one of `allocation_wrappers`. With `per_process`, processes of one program are
-    judged apart. The program's standard streams are
-    ours. Raises OctavoError with one clear sentence.
+    judged apart. The program's standard streams are those of the caller.
+
+    Ctrl-C (SIGINT) ends the program, and the result is that of the part that ran: it is `partial`.
+    SIGTERM and SIGHUP end it, too, and are then raised again for the handlers of the caller: where
+    there are none, they end the process. Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
     is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
@@ -87,8 +91,12 @@ def run(
         max_growth=max_growth,
         native_seconds=native_seconds,
     )
-    with watched(on_progress, "trace" if is_trace else "program") as show:
-        return execute(words, configuration, show, is_trace, format, per_process=per_process)
+
+    def work() -> RunResult:
+        with watched(on_progress, "trace" if is_trace else "program") as show:
+            return execute(words, configuration, show, is_trace, format, per_process=per_process)
+
+    return from_python(work)
 
 
 def execute(

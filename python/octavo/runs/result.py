@@ -363,7 +363,12 @@ def finished(
     if allocations is not None:
         advice[0]["text"] = f"{advice[0]['text']} {sentence(allocations)}".rstrip()
     return RunResult(
-        manifest=manifest, rows=rows, advice=advice, programs=programs, allocations=allocations
+        manifest=manifest,
+        rows=rows,
+        advice=advice,
+        programs=programs,
+        allocations=allocations,
+        interrupted_by=circumstances.interrupted_by,
     )
 
 

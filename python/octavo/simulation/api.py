@@ -189,7 +189,9 @@ def _finished(
     manifest = build_manifest(result, circumstances)
     if not any(process["mapped"] for process in result["processes"]):
         manifest["notes"].append(NO_MAPPINGS_NOTE)
-    simulated_result = SimResult(manifest, configuration, result)
+    simulated_result = SimResult(
+        manifest, configuration, result, interrupted_by=circumstances.interrupted_by
+    )
     manifest["timing"] = simulated_result.timing.document()
     manifest["notes"] = [
         *stop_notes(simulated_result.total),
@@ -243,6 +245,9 @@ def sim(
 
     `layout`, `skip_instructions`,
     `max_instructions`, `between_marks`, `start_after` and `duration` are as of `octavo.run`.
+    Ctrl-C (SIGINT) ends the simulation, and the result is that of the part that was simulated: it
+    is `partial`. SIGTERM and SIGHUP end it, too, and are then raised again for the handlers of the
+    caller: where there are none, they end the process.
     Raises OctavoError with one clear sentence; what a design in Python has raised is its cause.
     """
     return ENGINE.call(

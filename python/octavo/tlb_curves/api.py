@@ -90,7 +90,12 @@ class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
 def _finished(
     result: CoreResult, configuration: CurvesConfiguration, circumstances: Circumstances
 ) -> CurvesResult:
-    return CurvesResult(build_manifest(result, circumstances), configuration, result)
+    return CurvesResult(
+        build_manifest(result, circumstances),
+        configuration,
+        result,
+        interrupted_by=circumstances.interrupted_by,
+    )
 
 
 ENGINE = Engine("curves", configure_curves, _finished)
@@ -122,7 +127,7 @@ def curves(
     `quantum`, `first_quantum` and `flush_every`, as of
     `octavo.tlb_curves.configuration.configure_curves`, and `layout`, `skip_instructions`,
     `max_instructions`, `between_marks`, `start_after` and `duration`, as of `octavo.run`. With
-    `processes` "asid" or "flush", `command` may be several traces.
+    `processes` "asid" or "flush", `command` may be several traces. Signals are as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
     return ENGINE.call(

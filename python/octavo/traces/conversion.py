@@ -114,8 +114,9 @@ def convert_trace(
         # Work that was abandoned, such as a wait for a pipe, does not remove its file.
         with suppress(OSError):
             Path(target + _UNFINISHED).unlink(missing_ok=True)
-        number = interrupted.status - 128
-        raise Interrupted(number, "before the conversion was over; nothing is kept") from None
+        raise Interrupted(
+            interrupted.number, "before the conversion was over; nothing is kept"
+        ) from None
     return Conversion(written_as, converted, time.monotonic() - began)
 
 

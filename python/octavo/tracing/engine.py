@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from octavo.base.background import from_python
 from octavo.base.errors import UsageError
 from octavo.base.progress import OnProgress, watched
 from octavo.tracing.manifest import Circumstances, Finished, Found
@@ -81,8 +82,12 @@ class Engine(Generic[Configuration, Outcome]):
         configuration = self.configure(
             tracer=tracer or "octavo", follow_children=follow_children is not False, **choices
         )
-        with watched(on_progress, "trace" if is_trace else "program") as show:
-            return self.execute(words, configuration, show, is_trace, format)
+
+        def work() -> Outcome:
+            with watched(on_progress, "trace" if is_trace else "program") as show:
+                return self.execute(words, configuration, show, is_trace, format)
+
+        return from_python(work)
 
     def execute(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -307,6 +307,8 @@ class Finished(Tabular):
     """The result of a finished run, of any engine."""
 
     manifest: dict[str, Any]
+    interrupted_by: int | None = field(default=None, kw_only=True)
+    """The signal that ended it before the program's own end, if one did."""
 
     @property
     def subject(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo._core import OctavoError
 from octavo.base.arguments import with_checked_names
+from octavo.base.background import from_python
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.files import check_new_file
 from octavo.base.host import describe_host, versions
@@ -103,7 +104,8 @@ def record(
     >>> octavo.record(["gzip", "-k", "file"], "gzip.oct")  # doctest: +SKIP
 
     An existing file is overwritten with `force` only. The program's standard streams are ours.
-    Raises OctavoError with one clear sentence.
+    Signals are as of `octavo.run`; the trace up to there is whole. Raises OctavoError with one
+    clear sentence.
     """
     scope = resolve_scope(
         tracer=tracer,
@@ -116,8 +118,12 @@ def record(
         window=window,
         allocations=allocations,
     )
-    with watched(on_progress, "recording") as show:
-        return execute_recording(command, str(path), Scope(**scope), show, force=force)
+
+    def work() -> RecordedTrace:
+        with watched(on_progress, "recording") as show:
+            return execute_recording(command, str(path), Scope(**scope), show, force=force)
+
+    return from_python(work)
 
 
 def execute_recording(

@@ -14,7 +14,7 @@ from octavo.analysis.stored_result import other_program, programs_of_run, read_r
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError, check_range
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
-from octavo.base.signals import Interrupts
+from octavo.base.signals import Interrupts, raise_again
 from octavo.calibration.file import load_calibration
 from octavo.runtimes.launchers import program_at
 from octavo.tracing.program import locate_program
@@ -72,8 +72,8 @@ def verify(
     Arguments are those of the command line: `metric` are the values of `--metric`, `tries` those of
     `--try`, `settings` names of settings, `min_fill_percent` the value of `--min-fill`,
     `predicted_by` that of `--from`; `seconds` is the time after which no round begins. `root` is
-    where sysfs is found. An interrupt ends the measurement and keeps finished rounds. Raises
-    OctavoError with one clear sentence.
+    where sysfs is found. Ctrl-C ends the measurement and keeps finished rounds; SIGTERM and SIGHUP
+    are raised again for the handlers of the caller. Raises OctavoError with one clear sentence.
     """
     if not command:
         raise UsageError("no program given: name it, and its arguments after it.")
@@ -122,6 +122,7 @@ def verify(
     show = on_progress or (lambda progress: None)
     with Interrupts() as interrupts, SystemSettings(files, root) as system:
         experiment = Experimenter(plan, chosen, system, show, interrupts).run()
+    raise_again(experiment.interrupted_by)
     if experiment.interrupted_by is not None and not experiment.rounds:
         raise Interrupted(experiment.interrupted_by, "before a round was finished")
     return conclude(plan, experiment, started_at=started_at, document=document, notes=notes)
