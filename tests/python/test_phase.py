@@ -10,7 +10,8 @@ import pytest
 
 from fakes import FakeRun, progress, result
 from octavo.base.errors import UsageError
-from octavo.tracing.phase import Phase, Timer, read_span, region_of_interest
+from octavo.tracing.phase import Phase, Timer, part_text, read_span, region_of_interest
+from octavo.tracing.scope import Scope, resolve_scope
 from octavo.tracing.session import GRACE_SECONDS, drive
 
 
@@ -71,6 +72,30 @@ def test_a_program_that_does_not_end_is_stopped_after_its_grace() -> None:
     assert run.stopped
     # Seconds are waits here: counting began at 1, was over at 3, and two more looks came after.
     assert (run.ended_by, next(times)) == ([signal.SIGINT], GRACE_SECONDS + 1)
+
+
+@pytest.mark.parametrize(
+    ("start_after", "duration", "end", "part"),
+    [
+        (
+            "30s",
+            "2s",
+            "limit",
+            "for 2 s (--duration), from 30 s after its start (--start-after)",
+        ),
+        (None, "2M", "limit", "for 2,000,000 instructions (--duration)"),
+        ("ctl", "1h", "exited", "from `octavo ctl PID start`"),
+        ("10M", None, "exited", "from instruction 10,000,000 (--start-after)"),
+        (None, "1h", "exited", None),
+        (None, None, "limit", None),
+    ],
+)
+def test_the_part_that_was_counted_in_words(
+    start_after: str | None, duration: str | None, end: str, part: str | None
+) -> None:
+    scope = Scope(**resolve_scope(start_after=start_after, duration=duration))
+    said = f"PART: the program was counted {part}; counts and advice are about that part."
+    assert part_text(scope.resolved(), end) == (None if part is None else said)
 
 
 @pytest.mark.parametrize(

@@ -471,6 +471,13 @@ def test_a_duration_of_instructions_is_whole(octavo: Octavo) -> None:
     assert traced.run["exit"]["signal"] == signal.SIGINT
     assert 10**6 <= traced.count("instructions") < 10**6 + 200
     traced.check()
+    assert traced.run["warnings"][0] == (
+        "PART: the program was counted for 1,000,000 instructions (--duration), from instruction "
+        "100,000 (--start-after); counts and advice are about that part."
+    )
+    assert traced.document is not None
+    answer = traced.document["advice"][0]["text"]
+    assert answer.startswith("For the part that was counted: Which page size?")
 
 
 def test_a_duration_ends_the_program_as_ctrl_c_does(serve: Any) -> None:
@@ -515,7 +522,8 @@ def test_every_live_command_takes_a_part_by_time(verb: str, serve: Any, tmp_path
     # The memory is that of the process, as of a live run.
     touched = [row["touched_bytes"] for row in sums if row["stream"] == "data"]
     assert min(touched) >= 5000 * PAGE
-    assert replayed["run"]["warnings"] == []
+    (warning,) = replayed["run"]["warnings"]
+    assert warning.startswith("PART: the program was counted for 0.3 s (--duration), from `octavo ")
     simulated = natively([OCTAVO, "sim", "-q", "--json", "-", str(trace)]).stdout
     check_present(json.loads(simulated)["rows"])
 

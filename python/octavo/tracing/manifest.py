@@ -13,6 +13,7 @@ from octavo.base.errors import FAILED
 from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
 from octavo.base.table import Tabular
+from octavo.tracing.phase import part_text
 from octavo.tracing.scope import Scope
 from octavo.tracing.valgrind import (
     diagnose,
@@ -171,8 +172,20 @@ def warnings(manifest: dict[str, Any]) -> list[str]:
 
 
 def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
-    """The answer, limited to the part that ran where that need not be the whole program."""
-    return f"For the part that ran: {answer}" if cautions(manifest) else answer
+    """The answer, limited to the part that ran, or was counted, where that need not be the whole
+    program.
+    """
+    if cautions(manifest):
+        return f"For the part that ran: {answer}"
+    return f"For the part that was counted: {answer}" if _part(manifest) else answer
+
+
+def _part(manifest: dict[str, Any]) -> str | None:
+    """The part of the program that was chosen to count, now or when the trace was recorded."""
+    if "trace" not in manifest:
+        return part_text(manifest["configuration"], manifest["exit"]["reason"])
+    about = manifest["trace"]["about"] or {}
+    return part_text(about.get("options") or {}, (about.get("exit") or {}).get("reason", ""))
 
 
 def _untraced_reason(untraced: int, diagnostics: str) -> str:
@@ -252,7 +265,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         status = _replay_status(ended, facts.interrupted_by)
         notes += facts.trace.notes
         trace = {"trace": facts.trace.record}
-    return {
+    manifest: dict[str, Any] = {
         "command": list(facts.command),
         "program": str(facts.program),
         "directory": facts.directory,
@@ -279,6 +292,10 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         ],
         **({} if windows is None else {"windows": windows}),
     }
+    part = _part(manifest)
+    if part is not None:
+        manifest["warnings"].insert(0, part)
+    return manifest
 
 
 def _periodic_windows(facts: Circumstances) -> Windows | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +54,30 @@ class Phase:
         if self.start_after_seconds:
             return f"{format_duration(self.start_after_seconds)} of --start-after"
         return None
+
+
+def part_text(options: Mapping[str, Any], end: str) -> str | None:
+    """The part of a run that `--start-after` and `--duration` chose, in a sentence; None where it
+    is all of it. `options` are those of the manifest, and `end` is the reason of the run's end.
+    """
+    phase = options.get("phase")
+    if phase is None:
+        return None
+    start, length, skipped = "", "", options["skip_instructions"]
+    if phase["start_after_seconds"] is None:
+        start = "`octavo ctl PID start`"
+    elif phase["start_after_seconds"]:
+        start = f"{format_duration(phase['start_after_seconds'])} after its start (--start-after)"
+    elif skipped:
+        start = f"instruction {skipped:,} (--start-after)"
+    if end == "limit" and phase["ends_by_instructions"]:
+        length = f"for {options['max_instructions']:,} instructions (--duration)"
+    elif end == "limit":
+        length = f"for {format_duration(phase['duration_seconds'])} (--duration)"
+    if not start and not length:
+        return None
+    part = ", ".join(filter(None, (length, f"from {start}" if start else "")))
+    return f"PART: the program was counted {part}; counts and advice are about that part."
 
 
 def read_span(text: str, option: str) -> tuple[float | None, int | None]:
