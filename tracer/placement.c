@@ -295,9 +295,15 @@ void placement_syscall(UInt number, const UWord* args)
 static void report_lack_of_room(SizeT bytes)
 {
    static Bool reported;
+   static const HChar* const units[] = {"MiB", "GiB", "TiB"};
+   ULong size = bytes / MIB;
+   UInt unit = 0;
+   for (; unit < 2 && size % 1024 == 0; unit++)
+      size /= 1024;
    if (!reported)
-      VG_(umsg)("octavo tracer: %s asked for %llu MiB of address space in one piece and got none: "
-                "a traced program has less than 128 GiB in all\n", placement_program(), bytes / MIB);
+      VG_(umsg)("octavo tracer: %s asked for %llu %s of address space in one piece and got none: "
+                "Valgrind has 128 GiB in all, with its own memory in the middle, so that no piece "
+                "has 64 GiB\n", placement_program(), size, units[unit]);
    reported = True;
 }
 

@@ -54,13 +54,28 @@ def test_a_program_that_reserves_more_than_the_tracer_has(octavo: Octavo):
     code = "import mmap; mmap.mmap(-1, 8 << 40, flags=0x4022, prot=mmap.PROT_READ)"
     argv = [sys.executable, "-I", "-c", code]
     assert natively(argv).status == 0
-    asked = "asked for 8388608 MiB of address space in one piece and got none"
+    asked = "asked for 8 TiB of address space in one piece and got none: Valgrind has 128 GiB"
     traced = octavo(argv)
     assert traced.status == 1
     assert asked in traced.run["exit"]["diagnostics"]
     traced = octavo(argv, "--start-after", "1min")
     assert traced.status == 125
     assert asked in traced.stderr.decode()
+
+
+def test_a_mapping_that_the_tracer_refuses_is_explained_where_the_program_goes_on(octavo: Octavo):
+    code = (
+        "import mmap, sys\n"
+        "try: mmap.mmap(-1, int(sys.argv[1]) << 30, flags=0x4022, prot=mmap.PROT_READ)\n"
+        "except OSError: print('refused')"
+    )
+    argv = [sys.executable, "-I", "-c", code]
+    assert octavo([*argv, "62"]).stdout == b""
+    traced = octavo([*argv, "64"])
+    assert (traced.status, traced.stdout) == (0, b"refused\n")
+    (warning,) = traced.run["warnings"]
+    assert warning.startswith("ADDRESS SPACE: ")
+    assert "asked for 64 GiB of address space in one piece and got none: Valgrind has" in warning
 
 
 def test_a_childs_death_is_the_childs_own(octavo: Octavo):

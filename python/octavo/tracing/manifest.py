@@ -144,17 +144,25 @@ def partial_reason(
 
 def cautions(manifest: dict[str, Any]) -> list[str]:
     """Warnings that belong before any number: how the program failed, where counts end."""
-    recorded = ((manifest.get("trace") or {}).get("about") or {}).get("exit")
-    failure = failure_of(recorded or manifest["exit"])
+    failure = failure_of(_end_of_program(manifest))
     sentences = []
     if failure is not None:
-        when = " when it was recorded" if recorded else ""
+        when = " when it was recorded" if _recorded_end(manifest) else ""
         sentences.append(f"{failure}{when}; counts and advice are about the part that ran.")
     if manifest["exit"]["reason"] == "running":
         sentences.append("SNAPSHOT: the program goes on; counts are those until then.")
     if manifest["partial"]:
         sentences.append(f"PARTIAL: {manifest['partial_reason']}; counts end there.")
     return sentences
+
+
+def _recorded_end(manifest: dict[str, Any]) -> Exit | None:
+    return ((manifest.get("trace") or {}).get("about") or {}).get("exit")
+
+
+def _end_of_program(manifest: dict[str, Any]) -> Exit:
+    """How the program ended, now or when the trace was recorded."""
+    return _recorded_end(manifest) or manifest["exit"]
 
 
 def failure_of(ended: Exit) -> str | None:
@@ -182,10 +190,10 @@ def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
 
 def _part(manifest: dict[str, Any]) -> str | None:
     """The part of the program that was chosen to count, now or when the trace was recorded."""
-    if "trace" not in manifest:
-        return part_text(manifest["configuration"], manifest["exit"]["reason"])
-    about = manifest["trace"]["about"] or {}
-    return part_text(about.get("options") or {}, (about.get("exit") or {}).get("reason", ""))
+    options = manifest["configuration"]
+    if "trace" in manifest:
+        options = (manifest["trace"]["about"] or {}).get("options") or {}
+    return part_text(options, _end_of_program(manifest)["reason"])
 
 
 def _untraced_reason(untraced: int, diagnostics: str) -> str:
@@ -295,6 +303,10 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     part = _part(manifest)
     if part is not None:
         manifest["warnings"].insert(0, part)
+    program_end = _end_of_program(manifest)
+    lack = lack_of_room(program_end["diagnostics"])
+    if lack is not None and failure_of(program_end) is None:
+        manifest["warnings"].append(f"ADDRESS SPACE: {lack}. Natively it may get it.")
     return manifest
 
 
