@@ -1,4 +1,4 @@
-"""Traces and files that the cases read, generated anew each time with the same contents."""
+"""Traces and files that the cases read, generated again each time with the same contents."""
 
 from __future__ import annotations
 

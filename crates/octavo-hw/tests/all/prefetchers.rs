@@ -362,7 +362,7 @@ fn instructions_share_a_stride_entry_by_the_low_bits_of_their_address() {
 }
 
 /// Lines 0 and 1 train, 2 prefetches 3 and 4, 3 prefetches 5 and 6, until the streamer is 8 lines ahead. It stops at
-/// the end of the page; the next page trains anew.
+/// the end of the page; the next page trains again.
 #[test]
 fn streamer_goes_ahead_in_a_page() {
     let mut caches = caches(NONE, by_page(STREAMER));
