@@ -280,23 +280,28 @@ impl Os {
 
     /// `mremap` moves page-table entries, not data.
     fn relocate(&mut self, process: ProcessId, from: Pages, to: Pages) -> Result<(), OutOfMemory> {
-        if from.start == to.start {
+        let (start, pages) = (to.start, to.end - to.start);
+        if from.start == start {
             // The part that no longer exists or, if the mapping grows, cannot exist yet.
             let rest = to.end.min(from.end)..to.end.max(from.end);
             self.unmap(process, &rest)?;
-        } else {
-            self.memory.ensure_movable(process, &from, &to)?;
-            self.unmap(process, &to)?;
-            self.policy.moving(&mut self.memory, process, &from);
-            self.memory.move_pages(process, &from, &to)?;
-            self.memory.release(process, &from)?;
+            let (both, grown) = (start..rest.end, from.end..to.end);
+            self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
+            return self.notify_mapped(process, &grown);
         }
-        let grown = if from.start == to.start { from.end..to.end } else { to.clone() };
-        let both = from.start.min(to.start)..from.end.max(to.end);
-        let (start, pages) = (to.start, to.end - to.start);
-        self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
+        self.memory.ensure_movable(process, &from, &to)?;
+        self.unmap(process, &to)?;
+        self.policy.moving(&mut self.memory, process, &from);
+        // The policy may have split pages.
+        self.memory.ensure_movable(process, &from, &to)?;
+        self.memory.process_mut(process).vmas.relocate(from.clone(), start, pages);
+        // As in Linux, the new mapping is there before its pages, and the old one until they have moved.
         self.memory.mappings_changed(process, &to);
-        self.notify_mapped(process, &grown)
+        self.memory.move_pages(process, &from, &to)?;
+        self.memory.release(process, &from)?;
+        self.memory.mappings_changed(process, &from);
+        self.memory.drop_unmapped_objects();
+        self.notify_mapped(process, &to)
     }
 
     fn protect(
