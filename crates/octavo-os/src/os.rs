@@ -2,7 +2,8 @@
 //!
 //! Limits of the event stream: an `mremap` that keeps the old mapping (`MREMAP_DONTUNMAP`, or an old size of
 //! 0) and the key of `pkey_mprotect` are unknown. Simplifications: `MADV_FREE` frees at once; `MADV_REMOVE`
-//! unmaps, and the object keeps its pages; file pages stay in memory once read.
+//! unmaps, and the object keeps its pages; file pages stay in memory once read; of the advice of `madvise`, only that on
+//! huge pages splits mappings.
 
 mod present;
 mod processes;
@@ -321,6 +322,7 @@ impl Os {
             vma.rights = rights;
         }
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.rights = rights);
+        self.memory.mappings_changed(process, pages);
         self.memory.protect_parts(process, &parts)?;
         for (part, _) in closed {
             self.notify_mapped(process, &part)?;
@@ -346,6 +348,7 @@ impl Os {
             self.memory.split_at_ends(process, part)?;
         }
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.advice = wanted);
+        self.memory.mappings_changed(process, pages);
         Ok(())
     }
 

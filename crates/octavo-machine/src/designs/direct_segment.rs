@@ -6,7 +6,7 @@
 //! operating system chooses: when a page walk finds a page in a range of anonymous memory longer than the
 //! current segment of its address space, that range becomes the segment. (Its pages stay mapped, and their
 //! TLB entries age out.) The segment is thus the longest range touched so far, after one walk in it. Ranges
-//! come from eager paging, each inside one mapping.
+//! come from eager paging, each inside one mapping, which ends where permissions or the advice on huge pages differ.
 //!
 //! Loads and stores use the segment; fetches do not, and their walks create none.
 //!

@@ -26,8 +26,9 @@ pub trait HardwareTable: Any + Send {
     /// Ends an operation that has mapped, removed or replaced pages: structures that are now empty can be freed.
     fn free_empty(&mut self, _frames: &mut Frames) {}
 
-    /// Called when the mappings in a range have changed: before pages of a new mapping are mapped, and after those of
-    /// one that has ended are unmapped, also if `mremap` moves it. A child of `fork` gets its mappings before its pages.
+    /// Called when the mappings in a range have changed: before pages of a new mapping are mapped; after those of one
+    /// that has ended are unmapped, also if `mremap` moves it; and when `mprotect` or `madvise` has split or merged
+    /// mappings. A child of `fork` gets its mappings before its pages.
     fn mappings_changed(&mut self, _pages: &Pages, _vmas: &Vmas, _frames: &mut Frames) {}
 
     /// The number of frames it takes.

@@ -3,7 +3,8 @@
 //! entry follows from the address of the page without a walk.
 //!
 //! - An area is a mapping of at least [`SortedFormat::min_pages`] pages, or a new part of a mapping with at least as many.
-//!   It begins when the pages are mapped, and lasts until nothing is mapped in it.
+//!   It begins when the pages are mapped, or split from a mapping that is not an area, and lasts until nothing is mapped
+//!   in it.
 //! - An area has a *region* of frames for each level whose nodes are sorted, with a place for each node that it may need. A
 //!   node is made at its place, and a place without a node takes memory too. Two areas share a region that has the places
 //!   of both: each place is for the one node that maps its addresses.

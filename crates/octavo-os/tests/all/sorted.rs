@@ -6,7 +6,7 @@ use octavo_os::page_table::{Format, PageTable, SortedFormat};
 use octavo_os::policy::BasePages;
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
-    Access, AddrRange, Event, FrameNumber, PageNumber, PageSize, PhysAddr, VirtAddr,
+    Access, AddrRange, Event, FrameNumber, PageNumber, PageSize, PhysAddr, Protection, VirtAddr,
 };
 
 const SORTED: SortedFormat = SortedFormat { levels: [true; 2], min_pages: 512, registers: 16 };
@@ -246,6 +246,28 @@ fn moved_mapping_is_an_area_at_its_new_place() {
         assert_eq!(computed(&os, process, at), walked(&os, process, at));
     }
     assert_eq!(os.memory().sorted_areas(), Some(1));
+    page_table_frames(&os);
+}
+
+#[test]
+fn part_of_a_mapping_that_is_too_large_becomes_an_area() {
+    let (mut os, process) = system(1 << 14, SORTED);
+    let protect = |os: &mut Os, at: u64, pages: u64, rights: u64| {
+        let range = AddrRange::new(VirtAddr::new(at << 12), pages << 12);
+        let protection = Protection::from_bits(rights);
+        os.event(process, &Event::Protect { range, protection }).unwrap();
+    };
+    vma(&mut os, process, 0, 257 << 9);
+    assert_eq!(os.memory().sorted_areas(), Some(0));
+    protect(&mut os, 0, 1024, 1);
+    assert_eq!(os.memory().sorted_areas(), Some(1));
+    touch(&mut os, process, 700);
+    assert_eq!(computed(&os, process, 700), walked(&os, process, 700));
+    // A mapping that is one area stays one.
+    protect(&mut os, 512, 100, 3);
+    assert_eq!(os.memory().sorted_areas(), Some(1));
+    assert_eq!(computed(&os, process, 700), walked(&os, process, 700));
+    assert_eq!(computed(&os, process, 1024), [None; 2]);
     page_table_frames(&os);
 }
 

@@ -26,8 +26,7 @@ pub struct Tea {
     pub start: Option<FrameNumber>,
 }
 
-/// The mappings of a process that may have entry areas, as they were when they or their neighbours were last mapped,
-/// unmapped or moved.
+/// The mappings of a process that may have entry areas.
 #[derive(Default)]
 pub struct LargeMappings(Vec<Pages>);
 

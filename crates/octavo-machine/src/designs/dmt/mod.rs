@@ -33,13 +33,14 @@
 //! are free; here all nodes always move. Existing nodes move into a new area, too; the kernel leaves them outside.
 //! Nodes of level 2 that are in the area of another mapping stay there. If an area needs a single node, that node is
 //! the area, wherever it is, and mappings share it. An area takes a 64th of memory at most, and lasts until nothing is
-//! mapped in its part; the kernel frees it with its last node. A mapping counts as it was when it, or one beside it,
-//! was last mapped, unmapped or moved: `mprotect` and `madvise`, which split it, leave it whole; a mapping that grows
-//! to the least size has an area from its next node on. While `mremap` moves a mapping, the old and the new one each
-//! have a register. Registers are those of the running process, and change at no cost. Moving a node flushes no TLB, as it changes no translation, and walk caches
-//! follow a moved node at no cost; the kernel flushes the TLB entries of the mapping. The operating system's work takes
-//! no time. The host backs an area of a guest contiguously if the guest has used none of its frames before, and if the
-//! host has the memory.
+//! mapped in its part; the kernel frees it with its last node. A mapping is a mapping of Linux: `mprotect` and
+//! `madvise` split it, and each part counts by its own size from its next node on, as does a mapping that grows. A part
+//! stays in the area that it is in; the kernel places later nodes of a part below the least size elsewhere. While
+//! `mremap` moves a mapping, the old and the new one each have a register. Registers are those of the running process,
+//! and change at no cost. Moving a node flushes no TLB, as it changes no translation, and walk caches follow a moved
+//! node at no cost; the kernel flushes the TLB entries of the mapping. The operating system's work takes no time. The
+//! host backs an area of a guest contiguously if the guest has used none of its frames before, and if the host has the
+//! memory.
 //! Pages of 1 GiB have no area. Nested guests, in which DMT reads three entries, are left out.
 
 mod areas;

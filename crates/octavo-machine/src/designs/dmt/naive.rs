@@ -13,7 +13,7 @@ use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{self, HardwareTable, TableCounter};
 use octavo_os::vmas::Vmas;
 use octavo_types::{
-    AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, VirtAddr,
+    AddrRange, Event, FrameNumber, ItemKind, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 use proptest::prelude::*;
 
@@ -558,6 +558,30 @@ fn walks_read_one_entry_of_each_table() {
     assert_eq!(get(&second_pass("dmt", &no_nested_tlb)), [200, 400]);
     let plain = [&no_nested_tlb[..], &["dmt.paravirtual=false"]].concat();
     assert_eq!(get(&second_pass("dmt", &plain)), [200, 600]);
+}
+
+/// Parts of a mapping that is too large for an area are made accessible one after another, as allocators do it.
+#[test]
+fn parts_of_large_mappings_have_areas() {
+    let range = |part: u64| AddrRange::new(VirtAddr::new(FIRST + part * (40 << 21)), 40 << 21);
+    let reserved = Event::Map {
+        range: AddrRange::new(VirtAddr::new(FIRST), 200 << 30),
+        protection: Protection::from_bits(0),
+        source: MapSource::Anonymous,
+        flags: 0x22,
+    };
+    let mut steps = vec![Step::Event(reserved)];
+    for part in 0..2 {
+        let protection = Protection::from_bits(3);
+        steps.push(Step::Event(Event::Protect { range: range(part), protection }));
+        let pages = (0..40).map(|at| range(part).start().raw() + (at << 21));
+        steps.extend(references(ItemKind::Store, pages));
+    }
+    let config = roomy(&tiny(&[]));
+    let counters = compare(&config, (DmtSettings::default(), "base"), &[(0, run(steps))]).unwrap();
+    let get = |counter| counters.get("os", counter).unwrap();
+    assert_eq!(["tea_registers", "teas_made", "teas_grown"].map(get), [1, 1, 1]);
+    assert_eq!(get("tea_bytes"), 80 << 12);
 }
 
 /// Pages are mapped again, and moved to a longer mapping, whose nodes are in its area. Each translation is checked
