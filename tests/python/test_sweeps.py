@@ -70,6 +70,15 @@ def test_one_row_is_one_simulation(swept: octavo.SweepResult) -> None:
     assert not swept.is_partial
 
 
+def test_a_value_given_twice_has_one_row() -> None:
+    settings = {"core.base_cpi": [1, 2, 1]}
+    result = octavo.sweep([ZIPF, ZIPF], "skylake", ["thp", "thp"], settings)
+    assert result.table()["core.base_cpi"].to_pylist() == [1, 2]
+    assert repr(result) == "<SweepResult: 2 simulations>"
+    listed = octavo.sweep(ZIPF, "skylake", "thp", [{"core.base_cpi": 1}] * 2)
+    assert listed.table().num_rows == 1
+
+
 def counted(rows: list[Any]) -> list[dict[str, Any]]:
     """The counters of a row, without labels and missing values."""
     names = ("process", "interval", "component", "counter", "value")
@@ -271,7 +280,7 @@ def test_seeds_are_a_column_and_change_memory() -> None:
             "holes": "immovable",
         }
     }
-    table = octavo.sweep(ZIPF, "skylake", "base4k", fragmented, seeds=[1, 2]).table()
+    table = octavo.sweep(ZIPF, "skylake", "base4k", fragmented, seeds=[1, 2, 1]).table()
     assert table["seed"].to_pylist() == [1, 2]
     cycles = table["cycles"].to_pylist()
     assert cycles[0] != cycles[1]
@@ -340,6 +349,10 @@ def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path
         ({"on": "rai"}, "give local, ray or ray://HOST:PORT"),
         ({"workers": 0}, "give a number from 1"),
         ({"settings": {"core.base_cpi": []}}, "`core.base_cpi` has no values"),
+        (
+            {"settings": {"core.base_cpi ": [1, 2]}},
+            "^the key `core.base_cpi ` has white space: give `core.base_cpi`",
+        ),
     ]
     for given, sentence in cases:
         with pytest.raises(OctavoError, match=sentence.replace("`", ".")) as caught:

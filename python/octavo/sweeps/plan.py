@@ -156,6 +156,14 @@ def _check_count(lists: Iterable[Sized], what: str) -> None:
         )
 
 
+def _check_keys(keys: Iterable[str]) -> None:
+    """Refuses white space in keys: they name columns, too. Raises UsageError."""
+    for key in keys:
+        plain = "".join(key.split())
+        if key != plain:
+            raise UsageError(f"the key `{quoted(key)}` has white space: give `{quoted(plain)}`.")
+
+
 def resolve(
     combinations: Sequence[Combination],
     traces: Traces,
@@ -164,7 +172,9 @@ def resolve(
     format: str | None = None,
     **choices: Any,
 ) -> Plan:
-    """The plan of combinations, all of which can be simulated. Raises OctavoError."""
+    """The plan of combinations, all of which can be simulated; equal ones are planned once. Raises
+    OctavoError.
+    """
     if format is not None:
         check_format(format)
     counted = resolve_counting(
@@ -181,11 +191,12 @@ def resolve(
                 )
     resolved: dict[tuple[str, str, str | type[Design]], Machine] = {}
     packed = {one.design: pack(one.design) for one in combinations}
-    planned = []
+    planned = {}
     for one in combinations:
         settings = {**one.settings, **({} if one.seed is None else {SEED_KEY: one.seed})}
         which = (one.machine, json.dumps(settings), one.design)
         if which not in resolved:
+            _check_keys(one.settings)
             resolved[which] = resolve_on(machines[one.machine], settings, one.design, choices)
         labels = {
             "trace": one.trace,
@@ -198,8 +209,8 @@ def resolve(
         python = None if isinstance(design, str) else design
         name = name_of(one.design)
         simulation = Simulation(contents[one.trace], resolved[which], name, counted, python)
-        planned.append(Planned(labels, simulation))
-    return Plan(tuple(planned))
+        planned[one.trace, which] = Planned(labels, simulation)
+    return Plan(tuple(planned.values()))
 
 
 def _content(uris: str | Sequence[str], format: str | None) -> TraceContent:
