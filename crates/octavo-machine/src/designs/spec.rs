@@ -2,7 +2,7 @@
 //! policy, as in `tps:promotion_threshold_percent=50:span=round-up`, or of the parts of the machine that only
 //! this design has, as in `softvm:softvm.l1.bytes=16KiB`.
 
-use octavo_os::policy::{OsConfig, PolicyError, SettingError};
+use octavo_os::policy::{OsConfig, PolicyError, SettingError, no_value, split_settings};
 use octavo_types::spelling::{hint, quoted};
 
 use super::outside::{self, MakeLevel};
@@ -60,7 +60,7 @@ pub enum SpecError {
         own: String,
     },
     /// A setting without a value.
-    #[error("{design}: `{setting}`: give KEY=VALUE")]
+    #[error("{design}: {}", no_value(setting))]
     NoValue {
         /// As given by the user.
         design: String,
@@ -102,11 +102,10 @@ pub enum SpecError {
 impl DesignSpec {
     /// Parses a design.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let (name, settings) = split_settings(text);
         let (hardware, policy) = Self::parts(name)?;
-        let (policy, usual) = policy.split_once(':').unwrap_or((policy, ""));
-        let all = usual.split(':').chain(settings.split(':')).filter(|setting| !setting.is_empty());
-        Self::from_parts(text, hardware, policy, all)
+        let (policy, usual) = split_settings(policy);
+        Self::from_parts(text, hardware, policy, usual.chain(settings))
     }
 
     /// The names of hardware and policy of a design without settings.
@@ -341,6 +340,14 @@ mod tests {
         assert!(unknown.ends_with("; settings of the hardware begin with `gtsm.`"), "{unknown}");
         assert!(!sentence("thp:bitmap_entries=2").contains("of the hardware"));
         assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
+        for text in ["thp:", "thp::copy_on_write=whole", "conventional+thp:"] {
+            assert_eq!(
+                sentence(text),
+                format!(
+                    "{text}: a colon has no setting behind it: give KEY=VALUE, or leave the colon out"
+                )
+            );
+        }
         assert_eq!(
             sentence("tps+base"),
             "tps+base: tps needs pages of all sizes, which the policy `base` does not make: give tps with \

@@ -24,7 +24,7 @@ pub use first_touch::{FirstTouch, FirstTouchConfig};
 pub use fixed::{Fixed, FixedConfig};
 pub use hugetlb::{Hugetlb, HugetlbConfig};
 pub use mthp::{Mthp, MthpConfig};
-pub use parse::PolicyError;
+pub use parse::{PolicyError, no_value, split_settings};
 pub use registry::{POLICIES, Policies, PolicyEntry};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
 pub use reserving::{ReservationManager, ReserveWhen, Rules};

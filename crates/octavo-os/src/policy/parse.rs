@@ -18,7 +18,7 @@ pub enum PolicyError {
         meant: String,
     },
     /// A setting without a value.
-    #[error("`{setting}`: give KEY=VALUE")]
+    #[error("{}", no_value(setting))]
     NoValue {
         /// The text in place of a setting.
         setting: String,
@@ -33,6 +33,20 @@ pub enum PolicyError {
     },
 }
 
+/// The error for a text in place of a setting, or for none.
+pub fn no_value(setting: &str) -> String {
+    match setting {
+        "" => "a colon has no setting behind it: give KEY=VALUE, or leave the colon out".to_owned(),
+        _ => format!("`{setting}`: give KEY=VALUE"),
+    }
+}
+
+/// The settings behind the colons of a name.
+pub fn split_settings(text: &str) -> (&str, impl Iterator<Item = &str>) {
+    let (name, settings) = text.split_once(':').map_or((text, None), |(name, of)| (name, Some(of)));
+    (name, settings.into_iter().flat_map(|settings| settings.split(':')))
+}
+
 impl Policies {
     /// Parses the name of a policy, with settings after colons.
     ///
@@ -40,8 +54,8 @@ impl Policies {
     ///
     /// If the policy is invalid: one sentence that lists the allowed values.
     pub fn parse(&self, text: &str) -> Result<OsConfig, PolicyError> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        self.named(name, settings.split(':').filter(|setting| !setting.is_empty()))
+        let (name, settings) = split_settings(text);
+        self.named(name, settings)
     }
 
     /// Builds a configuration from a name and settings of the form `KEY=VALUE`.
@@ -88,6 +102,12 @@ mod tests {
         let sentence = |text| Policies::default().parse(text).unwrap_err().to_string();
         assert!(sentence("eagr").ends_with("; did you mean `eager`?"), "{}", sentence("eagr"));
         assert_eq!(sentence("thp:enabled"), "`enabled`: give KEY=VALUE");
+        for text in ["thp:", "thp::enabled=always", "thp:enabled=always:"] {
+            assert_eq!(
+                sentence(text),
+                "a colon has no setting behind it: give KEY=VALUE, or leave the colon out"
+            );
+        }
         assert_eq!(sentence("thp:enabled=no"), "policy thp: enabled = no: give always or madvise");
     }
 }
