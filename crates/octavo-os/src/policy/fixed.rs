@@ -43,7 +43,7 @@ impl PolicySettings for FixedConfig {
 
     fn check(&self) -> Result<(), String> {
         if self.size > PageSize::HUGE {
-            return Err(format!("size = {}: give 4KiB to 2MiB", self.size));
+            return Err(format!("size = {}: give a power of two from 4KiB to 2MiB", self.size));
         }
         Ok(())
     }

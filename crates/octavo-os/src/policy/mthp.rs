@@ -85,7 +85,7 @@ impl PolicySettings for MthpConfig {
     fn check(&self) -> Result<(), String> {
         for (name, size) in [("smallest", self.smallest), ("largest", self.largest)] {
             if !SIZES_LOG2.contains(&size.log2()) {
-                return Err(format!("{name} = {size}: give 16KiB to 2MiB"));
+                return Err(format!("{name} = {size}: give a power of two from 16KiB to 2MiB"));
             }
         }
         if self.smallest > self.largest {

@@ -123,17 +123,18 @@ impl OsConfig {
     }
 }
 
-/// The smallest and largest values of all number types: a check with narrower bounds than its type rejects one of them.
-const EXTREMES: [u64; 5] = [0, u8::MAX as u64, u16::MAX as u64, u32::MAX as u64, u64::MAX];
+/// The smallest and largest values of all number types, and a page size: a check with narrower bounds than its type
+/// rejects one of them.
+const EXTREMES: [&str; 6] = ["0", "255", "65535", "4294967295", "18446744073709551615", "1GiB"];
 
 impl OsConfig {
-    /// The policy's advice on a value outside the type of the setting. `None` if the policy accepts every number of
-    /// the type, or if the setting is not a number.
+    /// The policy's advice on a value outside the type of the setting. `None` if the policy accepts all of [`EXTREMES`]
+    /// that the type has, or the type has none of them.
     fn advice(&self, mut texts: Texts, key: &str) -> Option<String> {
-        EXTREMES.iter().find_map(|number| {
-            *texts.0.get_mut(key)? = number.to_string();
+        EXTREMES.iter().find_map(|value| {
+            *texts.0.get_mut(key)? = (*value).to_owned();
             let sentence = self.read(&texts).ok()?.policy.check().err()?;
-            Some(sentence.strip_prefix(&format!("{key} = {number}: "))?.to_owned())
+            Some(sentence.strip_prefix(&format!("{key} = {value}: "))?.to_owned())
         })
     }
 }
@@ -154,6 +155,20 @@ mod tests {
         let mut policy = Policies::default().parse("thp").unwrap();
         let error = policy.set("max_ptes_none", "100000").unwrap_err().to_string();
         assert_eq!(error, "max_ptes_none = 100000: give 0 to 511");
+    }
+
+    #[test]
+    fn page_sizes_have_one_list_of_allowed_values() {
+        for (policy, key, values, allowed) in [
+            ("fixed", "size", ["2KiB", "12KiB", "1GiB"], "a power of two from 4KiB to 2MiB"),
+            ("mthp", "smallest", ["2KiB", "many", "4MiB"], "a power of two from 16KiB to 2MiB"),
+        ] {
+            for value in values {
+                let mut config = Policies::default().parse(policy).unwrap();
+                let error = config.set(key, value).unwrap_err().to_string();
+                assert_eq!(error, format!("{key} = {value}: give {allowed}"));
+            }
+        }
     }
 
     #[test]

@@ -77,8 +77,8 @@ fn multi_size_pages_have_the_enabled_sizes() {
         assert_eq!(mapped(&machine), expected, "{smallest} to {largest}");
     }
     let refused = |smallest, largest| config(smallest, largest).check().unwrap_err();
-    assert_eq!(refused(13, 16), "smallest = 8KiB: give 16KiB to 2MiB");
-    assert_eq!(refused(14, 22), "largest = 4MiB: give 16KiB to 2MiB");
+    assert_eq!(refused(13, 16), "smallest = 8KiB: give a power of two from 16KiB to 2MiB");
+    assert_eq!(refused(14, 22), "largest = 4MiB: give a power of two from 16KiB to 2MiB");
     assert_eq!(refused(16, 15), "smallest = 64KiB: give at most largest = 32KiB");
 }
 
