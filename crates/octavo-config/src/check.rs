@@ -7,23 +7,24 @@ mod pipeline;
 mod prefetch;
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use indexmap::IndexMap;
 use octavo_types::PageSize;
 use octavo_types::values::size_text;
 
-use crate::error::InvalidValue;
+use crate::error::{InvalidValue, decimal};
 use crate::types::{
     CacheConfigs, CoreConfig, Fill, MachineConfig, PageSizes, TlbArray, TlbConfig, TlbLevel,
     WalkCache, WalkerConfig,
 };
 pub use arrays::{SizedArray, check_geometry};
-pub(crate) use pipeline::MAX_FREQUENCY_GHZ;
+pub(crate) use pipeline::FREQUENCY_GHZ;
 
 /// The most cores.
 pub const MAX_CORES: u32 = 256;
-/// The most cycles of an instruction.
-const MAX_CPI: f64 = 1000.0;
+/// Cycles of an instruction: far fewer than any core needs, and far more.
+const CPI: RangeInclusive<f64> = 0.001..=1000.0;
 /// The most walks at once.
 const MAX_WALKERS: u32 = 64;
 /// The most instructions of a window: more than any core has under way.
@@ -87,11 +88,16 @@ fn check_name(name: &str) -> Result<(), InvalidValue> {
 
 fn check_core(core: &CoreConfig) -> Result<(), InvalidValue> {
     check_range("core.count", core.count, 1, MAX_CORES)?;
-    if core.base_cpi > 0.0 && core.base_cpi <= MAX_CPI {
+    check_decimal("core.base_cpi", core.base_cpi, CPI)
+}
+
+/// Checks that a number, which need not be whole, is within a range.
+fn check_decimal(key: &str, given: f64, allowed: RangeInclusive<f64>) -> Result<(), InvalidValue> {
+    if allowed.contains(&given) {
         return Ok(());
     }
-    let advice = format!("give a number above 0, and at most {MAX_CPI}");
-    Err(InvalidValue::new("core.base_cpi", core.base_cpi, advice))
+    let advice = format!("give a number from {} to {}", allowed.start(), allowed.end());
+    Err(InvalidValue::new(key, decimal(given), advice))
 }
 
 /// Checks that a number is within a range.

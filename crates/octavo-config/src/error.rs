@@ -48,6 +48,14 @@ impl InvalidValue {
     }
 }
 
+/// A number of a sentence: with an exponent where it would have many zeros.
+pub(crate) fn decimal(number: f64) -> String {
+    match number == 0.0 || (1e-6..1e16).contains(&number.abs()) {
+        true => number.to_string(),
+        false => format!("{number:e}"),
+    }
+}
+
 /// An error met while reading a value, before its key is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -5,7 +5,7 @@
 use octavo_types::spelling::{any_of, hint, quoted};
 use toml_edit::{Item, Table, Value};
 
-use crate::check::MAX_FREQUENCY_GHZ;
+use crate::check::FREQUENCY_GHZ;
 use crate::error::InvalidValue;
 use crate::plain_tables::plain_tables;
 
@@ -74,7 +74,7 @@ fn table<'t>(kinds: &'t Table, key: &str) -> &'t Table {
 /// counts as 1.
 fn frequency_ghz(machine: &Table) -> Option<f64> {
     let given = machine.get("core")?.get("pipeline")?.get("frequency_ghz")?;
-    Some(number(given).filter(|ghz| *ghz > 0.0 && *ghz <= MAX_FREQUENCY_GHZ).unwrap_or(1.0))
+    Some(number(given).filter(|ghz| FREQUENCY_GHZ.contains(ghz)).unwrap_or(1.0))
 }
 
 fn number(item: &Item) -> Option<f64> {

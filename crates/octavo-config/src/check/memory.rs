@@ -6,7 +6,7 @@ use octavo_types::PageSize;
 use octavo_types::values::size_text;
 
 use super::{IsLater, MAX_ARRAYS, check_array_name, check_latency};
-use crate::error::InvalidValue;
+use crate::error::{InvalidValue, decimal};
 use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
 
 /// The name of the part of memory that is in no tier.
@@ -62,7 +62,7 @@ fn check_tiers(key: &str, memory: &MemoryConfig) -> Result<(), InvalidValue> {
         let key = format!("{key}.{name}");
         let (given, value) = match (tier.bytes, tier.share) {
             (Some(bytes), None) => ("bytes", format!("\"{}\"", size_text(bytes))),
-            (None, Some(share)) => ("share", share.to_string()),
+            (None, Some(share)) => ("share", decimal(share)),
             _ => {
                 let advice =
                     "give either bytes, such as \"8GiB\", or a share of the memory, such as 0.5";
@@ -96,7 +96,7 @@ fn check_share(key: &str, name: &str, share: f64) -> Result<(), InvalidValue> {
         return Ok(());
     }
     let key = format!("{key}.fragmentation.{name}");
-    Err(InvalidValue::new(key, share, "give a share from 0 to 1"))
+    Err(InvalidValue::new(key, decimal(share), "give a share from 0 to 1"))
 }
 
 fn check_groups(table: &str, groups: &IndexMap<String, HoleGroup>) -> Result<(), InvalidValue> {

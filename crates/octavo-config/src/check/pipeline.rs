@@ -1,16 +1,18 @@
 //! Validation of the out-of-order core and of DRAM.
 
+use std::ops::RangeInclusive;
+
 use octavo_types::values::size_text;
 
-use super::{check_latency, check_range};
+use super::{check_decimal, check_latency, check_range};
 use crate::error::InvalidValue;
 use crate::types::{ArithmeticLatencies, DramConfig, MachineConfig, PipelineConfig};
 
 const MAX_WIDTH: u32 = 64;
 /// The most entries of a queue, and instructions that dependences reach over.
 const MAX_QUEUE: u32 = PipelineConfig::MAX_REORDER_BUFFER;
-/// The highest clock.
-pub const MAX_FREQUENCY_GHZ: f64 = 100.0;
+/// Clocks.
+pub const FREQUENCY_GHZ: RangeInclusive<f64> = 0.001..=100.0;
 const MAX_CHANNELS: u32 = 64;
 /// Write-backs that a channel writes together, at most.
 const MAX_WRITE_BATCH: u32 = 256;
@@ -36,11 +38,7 @@ pub fn check(machine: &MachineConfig) -> Result<(), InvalidValue> {
 }
 
 fn check_pipeline(pipeline: &PipelineConfig) -> Result<(), InvalidValue> {
-    let frequency = pipeline.frequency_ghz;
-    if !(frequency > 0.0 && frequency <= MAX_FREQUENCY_GHZ) {
-        let advice = format!("give a number above 0, and at most {MAX_FREQUENCY_GHZ}");
-        return Err(InvalidValue::new("core.pipeline.frequency_ghz", frequency, advice));
-    }
+    check_decimal("core.pipeline.frequency_ghz", pipeline.frequency_ghz, FREQUENCY_GHZ)?;
     let widths = [
         ("width", pipeline.width),
         ("fetch_width", pipeline.fetch_width()),

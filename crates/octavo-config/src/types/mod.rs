@@ -91,7 +91,7 @@ impl Serialize for MachineConfig {
 pub struct CoreConfig {
     /// How many there are: 1 to 256.
     pub count: u32,
-    /// Cycles that an instruction takes where all its accesses hit first levels: more than 0.
+    /// Cycles that an instruction takes where all its accesses hit first levels: 0.001 to 1000.
     pub base_cpi: f64,
     /// The effect of a context switch on TLBs.
     pub address_spaces: AddressSpaces,

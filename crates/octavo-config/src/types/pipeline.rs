@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineConfig {
-    /// Core clock, in GHz: turns cycles into nanoseconds.
+    /// Core clock, in GHz, 0.001 to 100: turns cycles into nanoseconds.
     pub frequency_ghz: f64,
     /// Instructions dispatched into the reorder buffer in a cycle: 1 to 64.
     pub width: u32,

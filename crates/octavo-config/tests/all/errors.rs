@@ -225,7 +225,22 @@ fn invalid_values_are_rejected() {
             "memory.bytes = \"0\": give a multiple of \"4KiB\", and at most \"4TiB\"",
         ),
         ("core.count=0", "core.count = 0: give a whole number from 1 to 256"),
-        ("core.base_cpi=nan", "core.base_cpi = NaN: give a number above 0, and at most 1000"),
+        ("core.base_cpi=nan", "core.base_cpi = NaN: give a number from 0.001 to 1000"),
+        ("core.base_cpi=0", "core.base_cpi = 0: give a number from 0.001 to 1000"),
+        ("core.base_cpi=1e308", "core.base_cpi = 1e308: give a number from 0.001 to 1000"),
+        ("core.base_cpi=1e-308", "core.base_cpi = 1e-308: give a number from 0.001 to 1000"),
+        (
+            "core.pipeline.frequency_ghz=1e-300",
+            "core.pipeline.frequency_ghz = 1e-300: give a number from 0.001 to 100",
+        ),
+        (
+            "memory.fragmentation={kind='faults',portion=-1e300,layout='clustered'}",
+            "memory.fragmentation.portion = -1e300: give a share from 0 to 1",
+        ),
+        (
+            "memory.tiers={far={share=1e300,added_latency_cycles=9}}",
+            "memory.tiers.far.share = 1e300: give a share above 0, and at most 1",
+        ),
         ("core.base_cpi=fast", "core.base_cpi = \"fast\": give a number"),
         ("page_table.levels=6", "page_table.levels = 6: give 4 or 5"),
         ("page_table.levels=300", "page_table.levels = 300: give 4 or 5"),

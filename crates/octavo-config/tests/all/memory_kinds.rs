@@ -147,7 +147,7 @@ fn invalid_kinds_and_tiers_are_rejected() {
         ),
         (
             error("skylake", &["core.pipeline.frequency_ghz=-1"]),
-            "--set: core.pipeline.frequency_ghz = -1: give a number above 0, and at most 100",
+            "--set: core.pipeline.frequency_ghz = -1: give a number from 0.001 to 100",
         ),
         (
             error("skylake", &["dram.transfer_cycles=4", "dram.transfer_ns=4"]),
