@@ -251,6 +251,44 @@ def test_memory_that_runs_out_is_a_result() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("settings", "choices", "why"),
+    [
+        ({"asap.registers": 3}, {}, "no design that has it is simulated (asap)"),
+        ({"asap.registers": 3}, {"designs": ["base4k", "asap+thp:asap.leaf=false"]}, None),
+        ({"colt.range_pages": 8}, {"designs": ["colt_fa"]}, None),
+        (
+            {"core.pipeline.width": 2},
+            {},
+            "only out-of-order timing uses it, and cycles are additive (the stream has no register "
+            "dependences)",
+        ),
+        ({"core.pipeline.width": 2}, {"timing": "out-of-order"}, None),
+        ({"dram": None}, {"timing": "overlapped"}, "only out-of-order timing uses it, and cycles"),
+        (
+            {"core.address_spaces": "flushed"},
+            {},
+            "each process has machines of its own, where nothing switches processes",
+        ),
+        ({"core.address_spaces": "flushed"}, {"processes": "flush"}, None),
+        ({"core.pipeline": None, "tlb.l2.main.ways": 6}, {}, None),
+    ],
+)
+def test_a_setting_without_effect_is_named_with_the_reason(
+    settings: dict[str, Any], choices: dict[str, Any], why: str | None
+) -> None:
+    choices = {"designs": ["base4k"], "max_instructions": 5000, **choices}
+    result = octavo.sim(STRIDED, settings=settings, **choices)
+    said = [text for text in remarks(result) if "has no effect" in text]
+    assert set(said) <= set(result.document()["run"]["notes"])
+    if why is None:
+        assert not said
+    else:
+        (key,) = settings
+        assert said[0].startswith(f"The setting `{key}=")
+        assert f"` has no effect in this run: {why}" in said[0]
+
+
 def test_a_level_may_be_as_fast_as_the_first() -> None:
     """Its latency then adds nothing, like that of an ideal machine's memory."""
     for key in ("cache.memory_latency_cycles=0", "cache.l2.latency_cycles=0"):

@@ -35,6 +35,7 @@ from octavo.simulation.model import Simulated, simulated, stop_notes, summed
 from octavo.simulation.python_design import Design
 from octavo.simulation.rows import COLUMNS, SimRow, model_rows, rows_of, time_rows
 from octavo.simulation.timing import Timing, choose_timing
+from octavo.simulation.unused_settings import unused_settings
 from octavo.tracing.engine import Engine, EngineResult
 from octavo.tracing.manifest import Circumstances, build_manifest, of_what_ran
 from octavo.tracing.replay import check_counted
@@ -90,6 +91,10 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         """The way in which cycles were computed, and the reason for it."""
         has_dependences = any(process["dependences"] for process in self.counted["processes"])
         return choose_timing(self.configuration, has_dependences=has_dependences)
+
+    def unused_settings(self) -> Iterator[str]:
+        """A sentence for each setting of the machine that has no effect, with the reason."""
+        return unused_settings(self.configuration, self.timing)
 
     @property
     def failure(self) -> str | None:
@@ -195,6 +200,7 @@ def _finished(
     manifest["timing"] = simulated_result.timing.document()
     manifest["notes"] = [
         *stop_notes(simulated_result.total),
+        *simulated_result.unused_settings(),
         *simulated_result.timing.notes(),
         *manifest["notes"],
     ]

@@ -81,6 +81,8 @@ class SimConfiguration(SharedScope):
     machine_json: str = field(repr=False)
     """The machine with every key, as canonical JSON."""
     machine_hash: str
+    settings: tuple[str, ...]
+    """The given settings of the machine as `KEY=VALUE`, without options that are short for some."""
     warm_up_instructions: int
     """Instructions that are simulated and not counted."""
     fast_forward: bool
@@ -232,7 +234,8 @@ def configure_sim(
     measured = read_measured(perf_4k, perf_thp, names)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
-    settings = [*short_settings(cores, virtualised, host_policy), *settings]
+    given = tuple(settings)
+    settings = [*short_settings(cores, virtualised, host_policy), *given]
     chosen = tuple(dict.fromkeys(designs))
     if len(names) < len(chosen):
         raise UsageError("two designs in Python have the same name: give them different ones.")
@@ -269,6 +272,7 @@ def configure_sim(
         designs=names,
         machine_json=text,
         machine_hash=digest,
+        settings=given,
         warm_up_instructions=warm_up,
         fast_forward=fast_forward,
         interval_instructions=interval,

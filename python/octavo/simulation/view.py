@@ -73,6 +73,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
 def remarks(result: SimResult) -> Iterator[str]:
     """Sentences about values that are missing from the tables."""
     yield from stop_notes(result.total)
+    yield from result.unused_settings()
     if result.timing.warning is not None:
         yield result.timing.warning
     for source, times in result.times():
