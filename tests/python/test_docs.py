@@ -169,6 +169,39 @@ def test_the_python_examples_run(page: str, tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
 
 
+CSV_VALUES = {
+    "kind": "fetch",
+    "address": "0x1000",
+    "size": "4",
+    "thread": "1",
+    "instructions": "1",
+}
+
+
+def test_csv_traces_are_as_their_page_describes_them(tmp_path: Path) -> None:
+    """All columns of the table are known, those that may be missing are read without, and the
+    example has the instructions and threads that its rows have.
+    """
+    page = "traces.md"
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    columns = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", text, flags=re.MULTILINE))
+    assert columns.keys() == CSV_VALUES.keys()
+    for without in (None, *columns):
+        values = {name: value for name, value in CSV_VALUES.items() if name != without}
+        trace = tmp_path / f"{without}.csv"
+        trace.write_text(f"{','.join(values)}\n{','.join(values.values())}\n")
+        if without is not None and columns[without] == "yes":
+            with pytest.raises(octavo.OctavoError, match=f"no column is named `{without}`"):
+                octavo.run(trace, format="csv")
+        else:
+            notes = octavo.run(trace).manifest["notes"]
+            assert not any("ignored" in note for note in notes)
+    (example,) = (script for script in examples(page, "sh") if "small.csv" in script)
+    subprocess.run(["sh", "-eu", "-c", example], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    (process,) = json.loads((tmp_path / "small.json").read_text(encoding="utf-8"))["processes"]
+    assert (process["instructions"], process["threads"]) == (3, 2)
+
+
 def test_example_of_a_machine_is_simulated(tmp_path: Path) -> None:
     run_shell_examples("developing/machines.md", tmp_path)
     shown = json.loads((tmp_path / "my-core.json").read_text(encoding="utf-8"))
