@@ -23,7 +23,7 @@ use super::AsapSettings;
 use crate::counters::Counters;
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
-use crate::designs::radix_twin::{MappedPages, NodeKey, entry, has_entries, is_mapped, key, pages_of_node};
+use crate::designs::radix_twin::{NodeKey, Tree, entry, is_mapped, key, pages_of_node};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
@@ -68,59 +68,42 @@ impl Region {
 
 struct Tables {
     of: AsapSettings,
-    /// Sizes in base pages, by first base page.
-    pages: MappedPages,
-    /// Frames by node.
-    nodes: BTreeMap<NodeKey, u64>,
+    tree: Tree,
     /// Base pages, and the numbers of the regions of levels 1 and 2.
     areas: Vec<(Range<u64>, [Option<usize>; 2])>,
     /// In the order in which they were made, by number.
     regions: BTreeMap<usize, Region>,
     made: usize,
-    exhausted: Option<OutOfMemory>,
 }
 
 impl Tables {
     fn new(of: AsapSettings, frames: &mut Frames) -> Tables {
         let mut tables = Tables {
             of,
-            pages: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            tree: Tree::new(ROOT_LEVEL),
             areas: Vec::new(),
             regions: BTreeMap::new(),
             made: 0,
-            exhausted: None,
         };
         tables.add_node((ROOT_LEVEL, 0), frames);
         tables
     }
 
     fn is_node(&self, frame: u64) -> bool {
-        self.nodes.values().any(|of| *of == frame)
+        self.tree.nodes.values().any(|of| *of == frame)
     }
 
     fn add_node(&mut self, key: NodeKey, frames: &mut Frames) {
         let mut places = self.regions.values().filter_map(|region| region.frame(key));
-        if let Some(frame) = places.find(|frame| !self.is_node(*frame)) {
-            self.nodes.insert(key, frame);
-            return;
-        }
-        match frames.allocate(Order::BASE, Owner::PageTable) {
-            Ok(frame) => drop(self.nodes.insert(key, frame.raw())),
-            Err(error) => self.exhausted = Some(error),
-        }
-    }
-
-    /// Whether a node is the root or has entries.
-    fn is_needed(&self, (level, number): NodeKey) -> bool {
-        level == ROOT_LEVEL || has_entries(&self.pages, (level, number))
+        let place = places.find(|frame| !self.is_node(*frame));
+        self.tree.add(key, place, frames);
     }
 
     /// The entries on the way to a base page, each with its level.
     fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
         let mut way = Vec::new();
         for level in (1..=ROOT_LEVEL).rev() {
-            let Some(frame) = self.nodes.get(&key(level, page)) else { break };
+            let Some(frame) = self.tree.nodes.get(&key(level, page)) else { break };
             way.push((level, entry(*frame, level, page)));
         }
         way
@@ -153,7 +136,7 @@ impl Tables {
         if count * 64 > frames.shape().frames() {
             return None;
         }
-        let only = self.nodes.get(&(level, nodes.start)).filter(|_| count == 1);
+        let only = self.tree.nodes.get(&(level, nodes.start)).filter(|_| count == 1);
         let first_frame = match only {
             Some(frame) => *frame,
             None => frames.allocate_surplus_run(count, Owner::PageTable)?.raw(),
@@ -175,6 +158,11 @@ impl Tables {
         for frame in gone.values().flat_map(Region::frames).filter(|of| !self.is_node(*of)) {
             frames.free(FrameNumber::new(frame), Order::BASE);
         }
+    }
+
+    fn all_frames(&self) -> BTreeSet<u64> {
+        let places = self.regions.values().flat_map(Region::frames);
+        places.chain(self.tree.nodes.values().copied()).collect()
     }
 }
 
@@ -206,45 +194,36 @@ impl HardwareTable for Tables {
     }
 
     fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames) {
-        let (page, pages) = (page.raw(), size.bytes() >> 12);
-        for level in (1..=ROOT_LEVEL).rev().filter(|level| pages_of_node(*level) > pages) {
-            if !self.nodes.contains_key(&key(level, page)) {
-                self.add_node(key(level, page), frames);
-            }
-            if self.exhausted.is_some() {
+        for missing in self.tree.missing(page, size) {
+            self.add_node(missing, frames);
+            if self.tree.exhausted.is_some() {
                 return;
             }
         }
-        self.pages.insert(page, pages);
+        self.tree.pages.insert(page.raw(), size.bytes() >> 12);
     }
 
     fn unmap(&mut self, page: PageNumber, _: PageSize, _: &mut Frames) {
-        self.pages.remove(&page.raw());
+        self.tree.pages.remove(&page.raw());
     }
 
     fn free_empty(&mut self, frames: &mut Frames) {
-        let nodes = std::mem::take(&mut self.nodes);
-        let (kept, empty): (_, BTreeMap<_, _>) =
-            nodes.into_iter().partition(|(key, _)| self.is_needed(*key));
         let is_place = |frame| self.regions.values().any(|of| of.frames().contains(frame));
-        for frame in empty.values().filter(|frame| !is_place(*frame)) {
+        for frame in self.tree.take_empty().values().filter(|frame| !is_place(*frame)) {
             frames.free(FrameNumber::new(*frame), Order::BASE);
         }
-        self.nodes = kept;
     }
 
     fn frames(&self) -> u64 {
-        let places = self.regions.values().flat_map(Region::frames);
-        places.chain(self.nodes.values().copied()).collect::<BTreeSet<_>>().len() as u64
+        self.all_frames().len() as u64
     }
 
     fn exhausted(&self) -> Option<OutOfMemory> {
-        self.exhausted
+        self.tree.exhausted
     }
 
     fn free(self: Box<Self>, frames: &mut Frames) {
-        let places = self.regions.values().flat_map(Region::frames);
-        for frame in places.chain(self.nodes.values().copied()).collect::<BTreeSet<_>>() {
+        for frame in self.all_frames() {
             frames.free(FrameNumber::new(frame), Order::BASE);
         }
     }
@@ -280,7 +259,7 @@ impl Walker for NaiveWalker {
             plan.wait();
         }
         let (last, above) = way.split_last().unwrap();
-        plan.entry = is_mapped(&table.pages, page).then_some(last.1);
+        plan.entry = is_mapped(&table.tree.pages, page).then_some(last.1);
         for (level, _) in above {
             let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
             let entry = (of, page / pages_of_node(*level - 1));

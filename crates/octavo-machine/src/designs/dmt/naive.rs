@@ -21,7 +21,7 @@ use super::settings::DmtSettings;
 use crate::counters::Counters;
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
-use crate::designs::radix_twin::{MappedPages, NodeKey, entry, has_entries, key, pages_of_node};
+use crate::designs::radix_twin::{NodeKey, Tree, entry, key};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
@@ -56,11 +56,7 @@ impl Area {
 
 struct Tables {
     of: DmtSettings,
-    levels: u8,
-    /// Sizes in base pages, by first base page.
-    pages: MappedPages,
-    /// Frames by node.
-    nodes: BTreeMap<NodeKey, u64>,
+    tree: Tree,
     registers: Vec<Register>,
     /// The large mappings that are known.
     mappings: Vec<Range<u64>>,
@@ -68,7 +64,6 @@ struct Tables {
     grown: u64,
     merged: u64,
     copied: u64,
-    exhausted: Option<OutOfMemory>,
 }
 
 fn meet(one: &Range<u64>, other: &Range<u64>) -> bool {
@@ -87,16 +82,13 @@ impl Tables {
     fn new(of: DmtSettings, levels: u8, frames: &mut Frames) -> Tables {
         let mut tables = Tables {
             of,
-            levels,
-            pages: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            tree: Tree::new(levels),
             registers: Vec::new(),
             mappings: Vec::new(),
             made: 0,
             grown: 0,
             merged: 0,
             copied: 0,
-            exhausted: None,
         };
         tables.add_node((levels, 0), frames);
         tables
@@ -123,29 +115,18 @@ impl Tables {
 
     fn add_node(&mut self, key: NodeKey, frames: &mut Frames) {
         let place = self.areas(key.0).into_iter().find_map(|area| area.place(key.1));
-        if let Some(place) = place {
-            self.nodes.insert(key, place);
-            return;
+        self.tree.add(key, place, frames);
+        if place.is_none()
+            && self.is_area_alone(key)
+            && let Some(frame) = self.tree.nodes.get(&key)
+        {
+            self.note(*frame, 1, frames);
         }
-        match frames.allocate(Order::BASE, Owner::PageTable) {
-            Ok(frame) => {
-                if self.is_area_alone(key) {
-                    self.note(frame.raw(), 1, frames);
-                }
-                self.nodes.insert(key, frame.raw());
-            }
-            Err(error) => self.exhausted = Some(error),
-        }
-    }
-
-    /// Whether a node is the root or has entries.
-    fn is_needed(&self, (level, number): NodeKey) -> bool {
-        level == self.levels || has_entries(&self.pages, (level, number))
     }
 
     /// The level with the entry of the page that holds a base page.
     fn level_of_page(&self, page: u64) -> Option<u8> {
-        let (first, pages) = self.pages.range(..=page).next_back()?;
+        let (first, pages) = self.tree.pages.range(..=page).next_back()?;
         let level = [1, 512, 512 * 512].iter().position(|size| size == pages).unwrap() as u8 + 1;
         (page < first + pages).then_some(level)
     }
@@ -215,7 +196,7 @@ impl Tables {
     /// Gives a register a new area, with the nodes that are not in areas of other registers.
     fn fill(&mut self, at: usize, level: u8, area: Area, frames: &mut Frames) {
         for number in area.nodes.clone() {
-            let Some(frame) = self.nodes.get(&(level, number)).copied() else { continue };
+            let Some(frame) = self.tree.nodes.get(&(level, number)).copied() else { continue };
             let has_place = |of: &Register| {
                 of.areas.get(&level).is_some_and(|area| area.places().contains(&frame))
             };
@@ -234,7 +215,7 @@ impl Tables {
                 Some(alone)
             });
             let Some(place) = place else { continue };
-            self.nodes.insert((level, number), place);
+            self.tree.nodes.insert((level, number), place);
             self.copied += 512;
             if !self.is_place(level, frame) {
                 frames.free(FrameNumber::new(frame), Order::BASE);
@@ -247,7 +228,7 @@ impl Tables {
 
     /// Frees the places of a removed area that have no node.
     fn free_places(&self, area: &Area, frames: &mut Frames) {
-        let nodes: BTreeSet<u64> = self.nodes.values().copied().collect();
+        let nodes: BTreeSet<u64> = self.tree.nodes.values().copied().collect();
         for place in area.places().into_iter().filter(|place| !nodes.contains(place)) {
             frames.free(FrameNumber::new(place), Order::BASE);
         }
@@ -255,7 +236,7 @@ impl Tables {
 
     fn all_frames(&self) -> BTreeSet<u64> {
         let areas = self.registers.iter().flat_map(|register| register.areas.values());
-        areas.flat_map(Area::places).chain(self.nodes.values().copied()).collect()
+        areas.flat_map(Area::places).chain(self.tree.nodes.values().copied()).collect()
     }
 }
 
@@ -287,35 +268,29 @@ impl HardwareTable for Tables {
     }
 
     fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames) {
-        if self.exhausted.is_some() {
+        if self.tree.exhausted.is_some() {
             return;
         }
-        let (page, pages) = (page.raw(), size.bytes() >> 12);
-        let is_new_leaf = pages == 1 && !self.nodes.contains_key(&key(1, page));
-        if is_new_leaf || pages == 512 && self.of.huge {
-            self.prepare(if pages == 1 { 1 } else { 2 }, page, frames);
+        let is_base = size == PageSize::BASE;
+        let is_new_leaf = is_base && !self.tree.nodes.contains_key(&key(1, page.raw()));
+        if is_new_leaf || size == PageSize::HUGE && self.of.huge {
+            self.prepare(if is_base { 1 } else { 2 }, page.raw(), frames);
         }
-        for level in (1..=self.levels).rev().filter(|level| pages_of_node(*level) > pages) {
-            if !self.nodes.contains_key(&key(level, page)) {
-                self.add_node(key(level, page), frames);
-            }
-            if self.exhausted.is_some() {
+        for missing in self.tree.missing(page, size) {
+            self.add_node(missing, frames);
+            if self.tree.exhausted.is_some() {
                 return;
             }
         }
-        self.pages.insert(page, pages);
+        self.tree.pages.insert(page.raw(), size.bytes() >> 12);
     }
 
     fn unmap(&mut self, page: PageNumber, _: PageSize, _: &mut Frames) {
-        self.pages.remove(&page.raw());
+        self.tree.pages.remove(&page.raw());
     }
 
     fn free_empty(&mut self, frames: &mut Frames) {
-        let nodes = std::mem::take(&mut self.nodes);
-        let (kept, empty): (_, BTreeMap<_, _>) =
-            nodes.into_iter().partition(|(key, _)| self.is_needed(*key));
-        self.nodes = kept;
-        for ((level, _), frame) in empty {
+        for ((level, _), frame) in self.tree.take_empty() {
             if !self.is_place(level, frame) {
                 frames.free(FrameNumber::new(frame), Order::BASE);
             }
@@ -327,7 +302,7 @@ impl HardwareTable for Tables {
     }
 
     fn exhausted(&self) -> Option<OutOfMemory> {
-        self.exhausted
+        self.tree.exhausted
     }
 
     fn counters(&self) -> Vec<TableCounter> {
@@ -360,7 +335,7 @@ impl Walker for NaiveWalker {
     fn plan(&mut self, table: &dyn HardwareTable, _: Asid, page: PageNumber, plan: &mut WalkPlan) {
         let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
         let level = table.level_of_page(page);
-        let node = |level| table.nodes.get(&key(level, page)).copied();
+        let node = |level| table.tree.nodes.get(&key(level, page)).copied();
         plan.entry = level.map(|level| entry(node(level).unwrap(), level, page));
         let register = table.registers.iter().find(|register| register.pages.contains(&page));
         let mut is_found = false;
@@ -382,7 +357,7 @@ impl Walker for NaiveWalker {
         *self.walks.entry(kind).or_default() += 1;
         if !is_found {
             let lowest = level.unwrap_or(1);
-            let nodes = (lowest..=table.levels).rev().map_while(|level| Some((level, node(level)?)));
+            let nodes = (lowest..=table.tree.levels).rev().map_while(|level| Some((level, node(level)?)));
             let step = |(level, frame)| page_table::Step { at: entry(frame, level, page), level };
             plan.radix(nodes.map(step));
         }
