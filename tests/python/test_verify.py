@@ -742,6 +742,23 @@ def test_text_is_restored_unless_a_run_is_known_to_have_had_no_more_in_huge_page
     assert read == ["/usr/bin/true"] * runs
 
 
+def test_sigterm_reaches_the_handler_of_the_python_program_that_calls() -> None:
+    arrived: list[int] = []
+    left = [signal.SIGTERM]
+
+    def interrupt(progress: object) -> None:
+        if left:
+            os.kill(os.getpid(), left.pop())
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: arrived.append(number))
+    try:
+        with suppress(Interrupted):
+            octavo.verify(["true"], repetitions=100, on_progress=interrupt)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert arrived == [signal.SIGTERM]
+
+
 def test_a_program_without_huge_anonymous_memory_is_not_measured_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
