@@ -116,7 +116,8 @@ class Subjects:
 
     def _main(self, case: Case) -> int:
         """The process of the case with most instructions, or for a case of data with most TLB
-        misses. Another process may be a script that starts it, or a client of a server.
+        misses; one of all processes if the case names none. Another process may be a script that
+        starts it, or a client of a server.
         """
         counts = self._instructions
         if case.stream == "data":

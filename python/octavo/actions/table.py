@@ -121,11 +121,14 @@ class Where:
         if host.kernel < self.kernel:
             return f"it needs Linux {_dotted(self.kernel)} or later"
         if version and version < self.version:
-            return f"it needs version {_dotted(self.version)} or later of {runtime}"
+            return f"it needs {_versioned(runtime.kind, self.version)} or later{_here(version)}"
         if allocator and allocator < self.allocator_version:
-            return f"it needs version {_dotted(self.allocator_version)} or later of {runtime}"
+            needed = _versioned(runtime.allocator, self.allocator_version)
+            return f"it needs {needed} or later{_here(allocator)}"
         if self.before and (version or allocator) >= self.before:
-            return f"it needs a version before {_dotted(self.before)} of {runtime}"
+            name = runtime.kind if version else runtime.allocator
+            needed = _versioned(name, self.before)
+            return f"it needs a version before {needed}{_here(version or allocator)}"
         if self.enabled and host.thp not in self.enabled:
             values = " or ".join(self.enabled)
             return f"it needs transparent_hugepage/enabled to be {values}, which is {host.thp}"
@@ -140,6 +143,14 @@ class Where:
 
 def _dotted(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
+
+
+def _versioned(name: str, version: Sequence[int]) -> str:
+    return f"{title(name)} {_dotted(version)}"
+
+
+def _here(version: Sequence[int]) -> str:
+    return f" (here: {_dotted(version)})"
 
 
 def _facts(facts: frozenset[str]) -> str:
