@@ -1,4 +1,4 @@
-"""Directories for a while, in the system's directory for such or in another one.
+"""Temporary directories, in the system's directory for them or in another one.
 
 A process that is killed leaves its directories behind. Each holds a file that its process locks as
 long as it lives; locks work across PID namespaces. The next process that makes such a directory
@@ -40,7 +40,7 @@ class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
             new.rename(Path(self.name, _LOCK))
 
     def disown(self) -> None:
-        """Leaves in it what its user has put there, and nothing by which a later one removes it."""
+        """Removes the lock, so that no later process takes the directory for an abandoned one."""
         for lock in (_LOCK, _NEW_LOCK):
             Path(self.name, lock).unlink(missing_ok=True)
 

@@ -306,7 +306,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     program_end = _end_of_program(manifest)
     lack = lack_of_room(program_end["diagnostics"])
     if lack is not None and failure_of(program_end) is None:
-        manifest["warnings"].append(f"ADDRESS SPACE: {lack}. Natively it may get it.")
+        manifest["warnings"].append(f"ADDRESS SPACE: {lack}. Natively the program may get it.")
     return manifest
 
 
