@@ -247,7 +247,7 @@ class ProcessCounts(TypedDict):
     loads: int
     stores: int
     modifies: int
-    """Loads and stores that are one read-modify-write reference."""
+    """Pairs of a load and a store that are one read-modify-write reference."""
     references: int
     """fetches + loads + stores."""
     segments: int
