@@ -85,7 +85,7 @@ def test_a_program_that_does_not_end_is_stopped_after_its_grace() -> None:
         ),
         (None, "2M", "limit", "for 2,000,000 instructions (--duration)"),
         ("ctl", "1h", "exited", "from `octavo ctl PID start`"),
-        ("10M", None, "exited", "from instruction 10,000,000 (--start-after)"),
+        ("10M", None, "exited", "from instruction 10,000,000"),
         (None, "1h", "exited", None),
         (None, None, "limit", None),
     ],
@@ -96,6 +96,13 @@ def test_the_part_that_was_counted_in_words(
     scope = Scope(**resolve_scope(start_after=start_after, duration=duration))
     said = f"PART: the program was counted {part}; counts and advice are about that part."
     assert part_text(scope.resolved(), end) == (None if part is None else said)
+
+
+def test_a_limit_of_instructions_is_no_duration_of_the_part() -> None:
+    scope = Scope(**resolve_scope(start_after="2s", max_instructions=10**6))
+    text = part_text(scope.resolved(), "limit")
+    assert text is not None
+    assert text.startswith("PART: the program was counted from 2 s after its start (--start-after)")
 
 
 @pytest.mark.parametrize(

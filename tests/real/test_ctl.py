@@ -473,7 +473,7 @@ def test_a_duration_of_instructions_is_whole(octavo: Octavo) -> None:
     traced.check()
     assert traced.run["warnings"][0] == (
         "PART: the program was counted for 1,000,000 instructions (--duration), from instruction "
-        "100,000 (--start-after); counts and advice are about that part."
+        "100,000; counts and advice are about that part."
     )
     assert traced.document is not None
     answer = traced.document["advice"][0]["text"]

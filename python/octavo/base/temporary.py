@@ -26,7 +26,7 @@ class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
         remove_abandoned(prefix, place)
-        super().__init__(prefix=prefix, dir=place)
+        super().__init__(prefix=prefix, dir=place, ignore_cleanup_errors=True)
         new = Path(self.name, _NEW_LOCK)
         lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, lock)

@@ -69,10 +69,10 @@ def part_text(options: Mapping[str, Any], end: str) -> str | None:
     elif phase["start_after_seconds"]:
         start = f"{format_duration(phase['start_after_seconds'])} after its start (--start-after)"
     elif skipped:
-        start = f"instruction {skipped:,} (--start-after)"
+        start = f"instruction {skipped:,}"
     if end == "limit" and phase["ends_by_instructions"]:
         length = f"for {options['max_instructions']:,} instructions (--duration)"
-    elif end == "limit":
+    elif end == "limit" and phase["duration_seconds"] is not None:
         length = f"for {format_duration(phase['duration_seconds'])} (--duration)"
     if not start and not length:
         return None

@@ -221,7 +221,8 @@ def check_applicable(
         if names_meant(word, settings):
             continue
         said = (note.removeprefix(_NOT_TRIED) for note in notes if note.startswith(_NOT_TRIED))
-        reason = next((note.partition(": ")[2] for note in said if note.startswith(word)), None)
+        reasons = (note.partition(": ") for note in said)
+        reason = next((why for of, _, why in reasons if of.split(" ")[0] == word), None)
         reason = reason or why_no_candidate(name, program, host, arguments)
         if reason is not None:
             raise UsageError(
