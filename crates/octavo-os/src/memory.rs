@@ -21,6 +21,7 @@ mod invalidations;
 mod merge;
 mod objects;
 mod parts_used;
+mod placement;
 mod ranges;
 mod references;
 mod run;
@@ -32,6 +33,7 @@ pub use contents::Content;
 pub use gapped::ChunkSearch;
 pub use invalidations::Invalidation;
 pub use parts_used::PartsUsedBytes;
+pub use placement::Placement;
 pub use same_pages::SamePages;
 pub use sharing::CopyOnWrite;
 pub(crate) use sharing::is_shared;
@@ -88,6 +90,8 @@ pub struct Memory {
     anchor_backing: Option<Ranges>,
     /// log2 of the anchor distance chosen last.
     last_anchor_log2: u8,
+    /// Chooses the frames of private base pages, if not any will do.
+    placement: Option<Box<dyn Placement>>,
 }
 
 /// All base pages.
@@ -136,6 +140,7 @@ impl Memory {
             next_anchor_choice: 0,
             anchor_backing: None,
             last_anchor_log2: format.anchors.map_or(0, |anchors| anchors.first_log2),
+            placement: None,
         }
     }
 
@@ -232,7 +237,10 @@ impl Memory {
         size: PageSize,
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
-        let frame = self.frames.allocate(Order::of(size), Owner::Data)?;
+        let frame = match size {
+            PageSize::BASE => self.allocate_private(process, page)?,
+            _ => self.frames.allocate(Order::of(size), Owner::Data)?,
+        };
         if let Err(error) = self.map(process, page, size, frame, rights) {
             self.frames.free(frame, Order::of(size));
             return Err(error);
@@ -309,10 +317,11 @@ impl Memory {
         Some(self.processes.iter().flatten().filter_map(|space| space.table.sorted_areas()).sum())
     }
 
-    /// Counters of the tables that hardware walks, of all processes.
-    pub fn table_counters(&self) -> Vec<TableCounter> {
+    /// Counters of what designs add: the tables that hardware walks, of all processes, and the placement of frames.
+    pub fn design_counters(&self) -> Vec<TableCounter> {
         let mut sums = self.of_ended_tables.clone();
         self.processes.iter().flatten().for_each(|space| space.table.add_counters(&mut sums));
+        sums.extend(self.placement.iter().flat_map(|placement| placement.counters()));
         sums
     }
 

@@ -288,7 +288,7 @@ fn report_os(
     if let Some(areas) = memory.sorted_areas() {
         counters.level(component, "sorted_areas", areas);
     }
-    for TableCounter { name, value, is_level } in memory.table_counters() {
+    for TableCounter { name, value, is_level } in memory.design_counters() {
         match is_level {
             true => counters.level(component, name, value),
             false => counters.add(component, name, value),

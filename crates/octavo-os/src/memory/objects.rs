@@ -103,7 +103,7 @@ impl Memory {
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
         let from = self.read_in(object, index)?;
-        let copy = self.frames.allocate(Order::BASE, Owner::Data)?;
+        let copy = self.allocate_private(process, page)?;
         if let Err(error) = self.map(process, page, PageSize::BASE, copy, rights) {
             self.frames.free(copy, Order::BASE);
             return Err(error);

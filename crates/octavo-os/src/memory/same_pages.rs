@@ -170,11 +170,11 @@ impl Memory {
             let found = place.filter(|at| frames.allocate_at(*at, Order::BASE, Owner::Data));
             let found = match found {
                 Some(at) => (at, true),
-                None => (self.frames.allocate(Order::BASE, Owner::Data)?, false),
+                None => (self.allocate_private(process, leaf.page)?, false),
             };
             self.counters.pages_unmerged += 1;
             return Ok(found);
         }
-        Ok((self.frames.allocate(Order::BASE, Owner::Data)?, false))
+        Ok((self.allocate_private(process, leaf.page)?, false))
     }
 }

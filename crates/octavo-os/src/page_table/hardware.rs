@@ -46,12 +46,13 @@ pub trait HardwareTable: Any + Send {
     fn free(self: Box<Self>, frames: &mut Frames);
 }
 
-/// A counter of a table in a design's own format.
+/// A counter of what a design adds to the operating system: a table in its own format, or a
+/// [`Placement`](crate::Placement).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableCounter {
     /// Its name.
     pub name: &'static str,
-    /// The number of events since the table was made, or the current level.
+    /// The number of events so far, or the current level.
     pub value: u64,
     /// Whether the value is a level, which ends with the table, rather than a number of events.
     pub is_level: bool,

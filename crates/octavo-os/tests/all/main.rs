@@ -10,6 +10,7 @@ mod fuzz;
 mod machine;
 mod memory;
 mod merged;
+mod placement;
 mod policies;
 mod present;
 mod reservations;

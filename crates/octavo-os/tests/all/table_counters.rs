@@ -47,7 +47,7 @@ fn events_of_ended_tables_are_kept_and_levels_end_with_them() {
     let make = Arc::new(|_, _: &mut Frames| Box::<Counted>::default() as Box<dyn HardwareTable>);
     let mut memory = Memory::new(frames, &[], Format::default()).with_tables(Some(make));
     let values = |memory: &Memory| {
-        memory.table_counters().iter().map(|counter| counter.value).collect::<Vec<_>>()
+        memory.design_counters().iter().map(|counter| counter.value).collect::<Vec<_>>()
     };
     let processes = [memory.spawn().unwrap(), memory.spawn().unwrap()];
     for (process, pages) in processes.into_iter().zip([2, 3]) {

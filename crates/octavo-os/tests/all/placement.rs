@@ -1,0 +1,77 @@
+//! Placements choose the frames of private base pages.
+
+use octavo_os::frames::Frames;
+use octavo_os::page_table::TableCounter;
+use octavo_os::policy::BasePages;
+use octavo_os::vmas::ObjectId;
+use octavo_os::{Memory, Os, Placement, ProcessId};
+use octavo_types::{Access, FrameNumber, PageNumber, PageSize};
+
+use crate::small::{RW, leaf, memory, page, place, vma};
+
+/// The page with number n of the process with number p has the frame n + 200 p, except page 9.
+#[derive(Default)]
+struct ByNumber {
+    asked: u64,
+}
+
+impl Placement for ByNumber {
+    fn choose(&mut self, _: &Frames, process: ProcessId, page: PageNumber) -> Option<FrameNumber> {
+        self.asked += 1;
+        (page.raw() != 9).then(|| FrameNumber::new(page.raw() + 200 * u64::from(process.0)))
+    }
+
+    fn counters(&self) -> Vec<TableCounter> {
+        vec![TableCounter { name: "asked", value: self.asked, is_level: false }]
+    }
+}
+
+fn frame(memory: &Memory, process: ProcessId, at: u64) -> u64 {
+    leaf(memory, process, at).frame.raw()
+}
+
+#[test]
+fn placement_chooses_frames_of_new_pages_and_copies() {
+    let (mut memory, parent) = memory(1 << 10);
+    memory.place_by(Box::new(ByNumber::default()));
+    let mut os = Os::new(memory, Box::new(BasePages));
+    vma(&mut os, parent, 500, 16);
+    os.fault(parent, page(500), Access::Store).unwrap();
+    os.fault(parent, page(510), Access::Store).unwrap();
+    assert_eq!([500, 510].map(|at| frame(os.memory(), parent, at)), [500, 510]);
+    let child = os.fork(parent).unwrap();
+    assert_eq!(frame(os.memory(), child, 500), 500, "it is shared");
+    os.fault(child, page(500), Access::Store).unwrap();
+    assert_eq!(frame(os.memory(), child, 500), 700);
+    os.fault(parent, page(510), Access::Store).unwrap();
+    assert_ne!(frame(os.memory(), parent, 510), 510, "the child has this frame");
+    let counters = os.memory().design_counters();
+    assert_eq!(counters.iter().map(|of| (of.name, of.value)).collect::<Vec<_>>(), [("asked", 4)]);
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+#[test]
+fn page_without_a_choice_takes_any_frame() {
+    let (mut chosen, process) = memory(1 << 10);
+    chosen.place_by(Box::new(ByNumber::default()));
+    let (mut any, _) = memory(1 << 10);
+    for memory in [&mut chosen, &mut any] {
+        place(memory, process, 9, PageSize::BASE);
+        place(memory, process, 512, PageSize::HUGE);
+    }
+    assert_eq!(
+        [9, 512].map(|at| leaf(&chosen, process, at)),
+        [9, 512].map(|at| leaf(&any, process, at))
+    );
+    assert_eq!(chosen.design_counters()[0].value, 1, "larger pages are placed without it");
+}
+
+#[test]
+fn placement_chooses_frames_of_copies_of_files() {
+    let (mut memory, process) = memory(1 << 10);
+    memory.place_by(Box::new(ByNumber::default()));
+    memory.place_copy(process, page(600), (ObjectId(0), 3), RW).unwrap();
+    memory.place_object_page(process, page(601), (ObjectId(0), 4), RW).unwrap();
+    assert_eq!(frame(&memory, process, 600), 600);
+    assert_ne!(frame(&memory, process, 601), 601, "a page of a file is not private");
+}
