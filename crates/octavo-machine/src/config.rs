@@ -44,15 +44,9 @@ pub enum ConfigError {
     /// An invalid host or host policy.
     #[error("host.{0}")]
     Host(Box<ConfigError>),
-    /// Faulty frames in guest memory. This hardware tolerates faults in host memory only.
-    #[error(
-        "memory.fragmentation = faults: with {hardware} only host memory may have faults: \
-         give host.memory.fragmentation instead"
-    )]
-    FaultsOfGuest {
-        /// The hardware.
-        hardware: &'static str,
-    },
+    /// A guest that a design rejects, in its own words.
+    #[error("{0}")]
+    Guest(&'static str),
     /// Memory tiers of designs whose caches see no physical addresses.
     #[error(
         "memory.tiers: {hardware} have one kind of memory: give other designs, \

@@ -166,6 +166,14 @@ impl Family {
     }
 }
 
+impl NamedDesign {
+    /// Whether a machine with this design can be built, as far as its guest goes: a design may reject guests.
+    pub fn supports(&self, config: &MachineConfig) -> bool {
+        let hardware = TranslationHardware::by_name(self.hardware);
+        config.host.is_none() || hardware.is_some_and(|of| (of.check_guest)(config).is_ok())
+    }
+}
+
 impl Requirement {
     /// Whether a policy meets it.
     pub fn is_met_by(&self, policy: &PolicyConfig) -> bool {

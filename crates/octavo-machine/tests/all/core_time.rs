@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{cache, config, hosted, play, tiny};
+use crate::common::{cache, config, hosted, names, play, tiny};
 use octavo_config::{
     ArithmeticLatencies, BranchPrediction, FirstLevel, MachineConfig, MemoryTier,
     OutstandingMisses, PipelineConfig, Ways,
@@ -437,7 +437,7 @@ proptest! {
         if let Some((memory_log2, caches_halves)) = host {
             machine = hosted(machine, memory_log2, caches_halves);
         }
-        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
+        let names = names(&machine);
         let (without, _) = counted(machine.clone(), None, &names, &stream);
         let (with, [instructions, _]) = counted(machine, Some(&pipeline), &names, &stream);
         for ((name, with), without) in names.iter().zip(&with).zip(&without) {

@@ -175,6 +175,9 @@ proptest! {
                 Some(needs) if needs.is_of_host => "eager:largest=1GiB",
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
+            if !known.supports(&guest) {
+                continue;
+            }
             let policy = policies().parse(known.policy).unwrap().policy;
             // In a guest the walker reads the page's entry also where a native machine finds hole bits without it; it
             // then need not look the bits up again.

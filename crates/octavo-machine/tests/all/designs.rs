@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{check_laws, config, hosted, outside_lru, play, play_on, tiny};
+use crate::common::{check_laws, config, hosted, names, outside_lru, play, play_on, tiny};
 use octavo_hw::Asid;
 use octavo_machine::designs::{Called, DesignSpec, OutsideLevel, designs};
 use octavo_machine::{Sim, SimConfig, Timing};
@@ -31,7 +31,7 @@ proptest! {
         if let Some((host_memory_log2, caches_halves)) = host {
             machine = hosted(machine, host_memory_log2, caches_halves);
         }
-        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
+        let names = names(&machine);
         let mut config = config(machine, &names);
         config.designs.extend(["base", "thp"].map(outside_lru::spec));
         let mut sim = Sim::new(&config).unwrap();

@@ -3,11 +3,10 @@
 //! the page table, no frame is lost, and counts add up.
 
 use crate::common::{
-    any_size_first, check_laws, config, hosted, identity, stream_with_present, tiny,
+    any_size_first, check_laws, config, hosted, identity, names, stream_with_present, tiny,
 };
 use octavo_config::{AddressSpaces, Fill, FragmentationConfig};
 use octavo_machine::Sim;
-use octavo_machine::designs::designs;
 use octavo_oracle::strategies::Step;
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
@@ -103,8 +102,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
     let is_native = machine.host.is_none();
     // Policies that merge pages must observe every store.
     let is_possible = |name: &&str| is_native || !name.contains("same_pages");
-    let named = designs().into_iter().map(|design| design.name);
-    let names: Vec<&str> = named.chain(OTHERS).filter(is_possible).collect();
+    let names: Vec<&str> = names(&machine).into_iter().chain(OTHERS).filter(is_possible).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
     let pieces = stream_with_present(1..200);
     let long = long_segment(1 << 12);

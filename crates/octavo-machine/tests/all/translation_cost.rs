@@ -1,11 +1,11 @@
 //! Laws of the cost of translation: better translation never takes more cycles.
 
 use crate::common::bounds;
-use crate::common::{cache, config, hosted, level, play, tiny, translation_cycles};
+use crate::common::{cache, config, hosted, level, names, play, tiny, translation_cycles};
 use octavo_config::{FirstLevel, MachineConfig, WalkStart, Ways};
 use octavo_hw::PteEntry;
 use octavo_machine::designs::registry::policies;
-use octavo_machine::designs::{Setup, TranslationHardware, designs};
+use octavo_machine::designs::{Setup, TranslationHardware};
 use octavo_machine::{AnyMachine, Counters, Sim};
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_types::{Instructions, PageSize};
@@ -205,7 +205,7 @@ proptest! {
     ) {
         let is_guest = machine.host.is_some() && caches_halves;
         let machine = if is_guest { hosted(machine, 31, true) } else { machine };
-        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
+        let names = names(&machine);
         let counted = |start| {
             let mut machine = machine.clone();
             machine.walker.start = start;

@@ -78,7 +78,10 @@ fn own_state(config: &MachineConfig) -> Vec<Part> {
 /// Rejects faulty frames in guest memory: the faults belong to host memory.
 fn check_guest(config: &MachineConfig) -> Result<(), ConfigError> {
     match config.memory.fragmentation {
-        FragmentationConfig::Faults { .. } => Err(ConfigError::FaultsOfGuest { hardware: "gtsm" }),
+        FragmentationConfig::Faults { .. } => Err(ConfigError::Guest(
+            "memory.fragmentation = faults: with gtsm only host memory may have faults: give \
+             host.memory.fragmentation instead",
+        )),
         _ => Ok(()),
     }
 }

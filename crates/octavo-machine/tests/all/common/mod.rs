@@ -14,10 +14,9 @@ use octavo_config::{
     TlbLevel, TlbsHold, WalkCache, WalkStart, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
-use octavo_machine::designs::DesignSpec;
-use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::registry::design_tables;
 use octavo_machine::designs::softvm::{SoftvmConfig, VirtualCacheLevel};
+use octavo_machine::designs::{DesignSpec, GtsmSettings, designs};
 use octavo_machine::{AnyMachine, Counters, Sim, SimConfig, Timing};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
@@ -261,6 +260,15 @@ pub fn hosted(machine: MachineConfig, memory_log2: u8, caches_halves: bool) -> M
         walk_caches: machine.walker.caches.clone(),
     };
     MachineConfig { host: Some(host), ..machine }
+}
+
+/// The names of all designs that support a machine.
+pub fn names(machine: &MachineConfig) -> Vec<&'static str> {
+    designs()
+        .into_iter()
+        .filter(|design| design.supports(machine))
+        .map(|design| design.name)
+        .collect()
 }
 
 /// Designs on a machine, with all checks.
