@@ -161,13 +161,16 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
         for counter in unexplained
         if re.fullmatch(r"tlb\.(l\w+|nested)\.[\w-]+", counter[0])
     }
-    assert {counter for _, counter in arrays} == COUNTED
+    # Some arrays have more counters than COUNTED: those of a format of entries.
+    of_arrays = {counter for component, counter in explained if component == "tlb.l2.ARRAY"}
+    assert {counter for _, counter in arrays} == of_arrays
+    assert of_arrays >= COUNTED
     assert not named - arrays - explained, sorted(named - arrays - explained)
     some_designs_have = {"bytes_mapped_untouched", "fallbacks", "compactions", "frames_compacted"}
     with_tiers = {"reads", "writes"}
     where_others_fill = {"filled_by_others"}
     of_phases = {"present_bytes"}
-    any_array = {(f"tlb.{of}.ARRAY", name) for of in LEVELS for name in COUNTED}
+    any_array = {(f"tlb.{of}.ARRAY", name) for of in LEVELS for name in of_arrays}
     assert any_array <= explained
     never_reported = explained - named - any_array
     assert {
