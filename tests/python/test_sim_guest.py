@@ -52,8 +52,11 @@ def test_parts_of_large_pages_of_the_host_are_pages() -> None:
 FAULTS = '{kind = "faults", portion = 0.02, layout = "dispersed"}'
 
 
-def test_every_design_runs_in_a_guest() -> None:
-    for name in sorted(name for name, _ in octavo._core.designs()):
+REJECTS_GUESTS = {"mosaic"}
+
+
+def test_every_other_design_runs_in_a_guest() -> None:
+    for name in sorted({name for name, _ in octavo._core.designs()} - REJECTS_GUESTS):
         one = octavo.sim(TRACE, designs=[name], virtualised=True, check=True).design(name)
         assert one.stopped is None, name
         assert one.count("host.os", "resident_bytes") > 0, name
@@ -106,6 +109,11 @@ def test_options_make_settings() -> None:
             ["--virtualised", "--design", "gtsm", "--set", f"memory.fragmentation={FAULTS}"],
             "memory.fragmentation = faults: with gtsm only host memory may have "
             "faults: give host.memory.fragmentation instead",
+        ),
+        (
+            ["--virtualised", "--design", "base4k,mosaic"],
+            "mosaic: a guest's page may be in any frame of the host, and not in one of 104 that "
+            "its hash chooses: give another design, or a machine without a guest",
         ),
     ],
 )

@@ -42,6 +42,7 @@ families! {
     tps "tps/mod.rs"
     colt "colt/mod.rs"
     clustered_tlb "clustered_tlb/mod.rs"
+    mosaic "mosaic/mod.rs"
     mix_tlb "mix_tlb/mod.rs"
     contiguous_pte "contiguous_pte/mod.rs"
     anchor "anchor/mod.rs"
