@@ -2,8 +2,8 @@
 //!
 //! Limits of the event stream: an `mremap` that keeps the old mapping (`MREMAP_DONTUNMAP`, or an old size of
 //! 0) and the key of `pkey_mprotect` are unknown. Simplifications: `MADV_FREE` frees at once; `MADV_REMOVE`
-//! unmaps, and the object keeps its pages; file pages stay in memory once read; of the advice of `madvise`, only that on
-//! huge pages splits mappings.
+//! unmaps, and the object keeps its pages; file pages stay in memory once read; of the advice of `madvise`, only that
+//! on huge pages splits mappings.
 
 mod present;
 mod processes;
@@ -215,8 +215,8 @@ impl Os {
         }
     }
 
-    /// Backs base pages of a mapping by contiguous frames, if none of the pages is mapped and memory can spare the frames.
-    /// Returns the first frame if the frames of the pages are contiguous afterwards.
+    /// Backs base pages of a mapping by contiguous frames, if none of the pages is mapped and memory can spare the
+    /// frames. Returns the first frame if the frames of the pages are contiguous afterwards.
     pub fn back_contiguously(&mut self, process: ProcessId, pages: &Pages) -> Option<FrameNumber> {
         if self.memory.is_untouched(process, pages) {
             self.memory.place_run(process, pages);
@@ -296,7 +296,7 @@ impl Os {
         // The policy may have split pages.
         self.memory.ensure_movable(process, &from, &to)?;
         self.memory.process_mut(process).vmas.relocate(from.clone(), start, pages);
-        // As in Linux, the new mapping is there before its pages, and the old one until they have moved.
+        // As in Linux, the new mapping is made before its pages move, and the old one ends after that.
         self.memory.mappings_changed(process, &to);
         self.memory.move_pages(process, &from, &to)?;
         self.memory.release(process, &from)?;

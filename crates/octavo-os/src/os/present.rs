@@ -10,7 +10,8 @@ use crate::policy::Fault;
 use crate::vmas::Pages;
 
 /// Limit of the memory mapped as present in total, as a multiple of physical memory; the rest is mapped at its first
-/// touch. Without a limit, a short trace that unmaps memory and reports it as present again could cost any amount of work.
+/// touch. Without a limit, a short trace that unmaps memory and reports it as present again could cost any amount of
+/// work.
 const MAX_PRESENT_MEMORIES: u64 = 16;
 
 impl Os {

@@ -2,9 +2,9 @@
 //! distance*, a power of two, also has the number of base pages that follow it contiguously, up to the distance. The
 //! distance is a property of the address space.
 //!
-//! An anchor is the entry of the page that begins there, of any size. If a page begins before the multiple and ends after
-//! it, the multiple has no entry. Anchors are updated from the ranges of the page table at the end of each operation: only
-//! anchors of blocks with changed pages can have a new length.
+//! An anchor is the entry of the page that begins there, of any size. If a page begins before the multiple and ends
+//! after it, the multiple has no entry. Anchors are updated from the ranges of the page table at the end of each
+//! operation: only anchors of blocks with changed pages can have a new length.
 
 use octavo_types::{PageNumber, PageSize};
 use rustc_hash::FxHashMap;

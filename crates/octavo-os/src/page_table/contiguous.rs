@@ -8,7 +8,8 @@
 //!
 //! - A foldable block all of whose entries the operation has written gets the hint with them, at no cost. So does a
 //!   folded block that is still foldable, since all of it has changed alike.
-//! - A foldable block whose last entry the operation has written is folded: the whole block is rewritten and invalidated.
+//! - A foldable block whose last entry the operation has written is folded: the whole block is rewritten and
+//!   invalidated.
 //! - A folded block is unfolded if it is no longer foldable, and entries remain that the operation has not written:
 //!   the whole block is rewritten and invalidated, too. A block that is unmapped or replaced whole costs nothing.
 //!

@@ -44,8 +44,8 @@ pub enum SizeEncoding {
     /// Four reserved bits hold log2 of the page size in pages of the level's own size.
     #[default]
     FourBits,
-    /// One bit marks a page of an intermediate size. The size is in the lowest frame bits, which such a page does not use:
-    /// a one for each doubling after the first, then a zero.
+    /// One bit marks a page of an intermediate size. The size is in the lowest frame bits, which such a page does not
+    /// use: a one for each doubling after the first, then a zero.
     OneBit,
 }
 

@@ -15,8 +15,8 @@ pub enum Aliases {
     Copies,
 }
 
-/// A design's filter: the eight bits in the entry of a page with these holes by which hardware can rule out a hole without
-/// further reads.
+/// A design's filter: the eight bits in the entry of a page with these holes by which hardware can rule out a hole
+/// without further reads.
 pub type HoleFilter = fn(&Holes) -> u8;
 
 /// The format of a page table.

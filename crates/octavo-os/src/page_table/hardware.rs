@@ -58,8 +58,8 @@ pub struct TableCounter {
     pub is_level: bool,
 }
 
-/// Makes the table of a new process, in place of a radix tree with this number of levels. A table that finds no memory is
-/// [exhausted](HardwareTable::exhausted) from the start.
+/// Makes the table of a new process, in place of a radix tree with this number of levels. A table that finds no memory
+/// is [exhausted](HardwareTable::exhausted) from the start.
 pub type MakeTable = Arc<dyn Fn(u8, &mut Frames) -> Box<dyn HardwareTable> + Send + Sync>;
 
 impl PageTable {

@@ -3,14 +3,15 @@
 //!
 //! Levels 4 and 3 may be merged, and levels 2 and 1. A node of the upper level owns the block. The node below its entry
 //! *i* is frame *i* of the block, and takes no memory of its own: the upper index selects a frame of the block, and the
-//! lower index an entry in this frame. The tree here keeps both levels, but entries of upper nodes take no memory and are
-//! not read: a walk reads one entry for both levels, which counts as an entry of the lower level.
+//! lower index an entry in this frame. The tree here keeps both levels, but entries of upper nodes take no memory and
+//! are not read: a walk reads one entry for both levels, which counts as an entry of the lower level.
 //!
-//! A page of 2 MiB below a merged node has 512 equal entries, a whole frame of the block. Its accessed and dirty bits are
-//! kept once, as if all its entries shared them.
+//! A page of 2 MiB below a merged node has 512 equal entries, a whole frame of the block. Its accessed and dirty bits
+//! are kept once, as if all its entries shared them.
 //!
-//! If no block is free for a node of an upper level, this node and the nodes below it are ordinary. A block is allocated
-//! only if all frames remain that operations have [ensured and not used](crate::frames::Frames::allocate_surplus).
+//! If no block is free for a node of an upper level, this node and the nodes below it are ordinary. A block is
+//! allocated only if all frames remain that operations have
+//! [ensured and not used](crate::frames::Frames::allocate_surplus).
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
@@ -62,8 +63,8 @@ impl MergedNodes {
 }
 
 impl PageTable {
-    /// Allocates a block for a new node of a level and the nodes below it, if these levels may be merged and memory has a
-    /// spare block.
+    /// Allocates a block for a new node of a level and the nodes below it, if these levels may be merged and memory has
+    /// a spare block.
     pub(super) fn block_to_merge(&self, level: u8, frames: &mut Frames) -> Option<FrameNumber> {
         let merges = level.is_multiple_of(2) && self.format.merges[usize::from(level / 2 - 1)];
         if merges { frames.allocate_surplus(BLOCK, Owner::PageTable) } else { None }
@@ -98,8 +99,8 @@ impl PageTable {
 }
 
 impl Node {
-    /// The address and level of the entry that a walk of a base page reads in an upper node; `None` if the walk continues
-    /// in the node below.
+    /// The address and level of the entry that a walk of a base page reads in an upper node; `None` if the walk
+    /// continues in the node below.
     #[inline(never)]
     pub(super) fn read_in_upper(
         &self,

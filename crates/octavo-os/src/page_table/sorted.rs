@@ -1,20 +1,20 @@
 //! Sorted nodes (Margaritov, Ustiugov, Bugnion and Grot, "Prefetched Address Translation", MICRO 2019): the nodes of levels
-//! 1 and 2 of an *area* are contiguous in memory, in the order of the addresses that they map, so that the address of an
-//! entry follows from the address of the page without a walk.
+//! 1 and 2 of an *area* are contiguous in memory, in the order of the addresses that they map, so that the address of
+//! an entry follows from the address of the page without a walk.
 //!
-//! - An area is a mapping of at least [`SortedFormat::min_pages`] pages, or a new part of a mapping with at least as many.
-//!   It begins when the pages are mapped, or split from a mapping that is not an area, and lasts until nothing is mapped
-//!   in it.
+//! - An area is a mapping of at least [`SortedFormat::min_pages`] pages, or a new part of a mapping with at least as
+//!   many. It begins when the pages are mapped, or when `mprotect` or `madvise` splits them from a mapping that is not
+//!   an area, and lasts until nothing is mapped in it.
 //! - An area has a *region* of frames for each level whose nodes are sorted, with a place for each node that it may need. A
-//!   node is made at its place, and a place without a node takes memory too. Two areas share a region that has the places
-//!   of both: each place is for the one node that maps its addresses.
+//!   node is made at its place, and a place without a node takes memory too. Two areas share a region that has the
+//!   places of both: each place is for the one node that maps its addresses.
 //! - A node that is older than the region stays where it is, and its place stays empty: a hole. But if an area needs a
 //!   single node, and this node exists, the region is the node itself.
 //! - A region is allocated only if all frames remain that operations have
-//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and if it takes at most a 64th of memory. If a level
-//!   can have no region, the pages do not become an area, and their nodes are ordinary.
-//! - At most 1024 areas exist at a time, so that a program with very many mappings costs no more than any other. Mappings
-//!   beyond this limit do not become areas.
+//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and if it takes at most a 64th of memory. If a
+//!   level can have no region, the pages do not become an area, and their nodes are ordinary.
+//! - At most 1024 areas exist at a time, so that a program with very many mappings costs no more than any other.
+//!   Mappings beyond this limit do not become areas.
 //! - Hardware knows the largest areas, one per register. Of equally large areas, it knows the ones at lower addresses.
 
 use std::cmp::Reverse;
@@ -101,8 +101,8 @@ fn overlap(one: &Pages, other: &Pages) -> bool {
 }
 
 impl PageTable {
-    /// Updates areas after the mappings in a range have changed: areas in which nothing is mapped end, and new parts of the
-    /// mapping at the start of the range may become areas.
+    /// Updates areas after the mappings in a range have changed: areas in which nothing is mapped end, and new parts of
+    /// the mapping at the start of the range may become areas.
     pub fn mappings_changed(&mut self, pages: &Pages, vmas: &Vmas, frames: &mut Frames) {
         if let Some(table) = &mut self.hardware {
             table.mappings_changed(pages, vmas, frames);

@@ -1,8 +1,8 @@
 //! Accessed and dirty vectors: bits of the parts of a page of an intermediate size (Guvenilir and Patt, ISCA
 //! 2020, section III.C.1): "the remaining bits in the alias PTEs are thus unused and could be collected into a bit vector".
 //!
-//! - A page of *n* entries has *n* parts, limited by [`Format::vector_bits`](super::Format::vector_bits). The paper also
-//!   limits them: two vectors of at most 16 bits. Both lie in frame bits of the first alias that its size does not
+//! - A page of *n* entries has *n* parts, limited by [`Format::vector_bits`](super::Format::vector_bits). The paper
+//!   also limits them: two vectors of at most 16 bits. Both lie in frame bits of the first alias that its size does not
 //!   use: one store writes both, and they share the line of the true entry.
 //! - A bit of the true entry enables them ("a bit in the PTE can specify whether to enable or disable this").
 //!   Its accessed and dirty bits describe the whole page, as without vectors.

@@ -41,7 +41,7 @@ pub fn no_value(setting: &str) -> String {
     }
 }
 
-/// The settings behind the colons of a name.
+/// A name, and the settings behind its colons.
 pub fn split_settings(text: &str) -> (&str, impl Iterator<Item = &str>) {
     let (name, settings) = text.split_once(':').map_or((text, None), |(name, of)| (name, Some(of)));
     (name, settings.into_iter().flat_map(|settings| settings.split(':')))
