@@ -1,4 +1,4 @@
-//! Radix trees for naive twins of page tables: how nodes divide the address space, which have entries, and where they are.
+//! Radix trees for naive twins of page tables: nodes, their frames, and the parts of the address space that they cover.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub type NodeKey = (u8, u64);
 /// Mapped pages: their sizes, by their first pages, in base pages.
 pub type MappedPages = BTreeMap<u64, u64>;
 
-/// The pages and nodes of a tree of so many levels.
+/// The pages and nodes of a tree of `levels` levels.
 pub struct Tree {
     pub levels: u8,
     pub pages: MappedPages,

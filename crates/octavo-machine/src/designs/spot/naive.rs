@@ -562,7 +562,7 @@ fn each_instruction_has_its_own_offset() {
     assert_eq!(get(&counted([0, 0]), "right"), 0);
 }
 
-/// A walk that begins with the look-up hides it, except the walk of a right prediction, which waits for the look-up.
+/// A walk that begins with the look-up hides it, unless the prediction is right: the access then waits for the look-up.
 #[test]
 fn a_predicted_reference_waits_for_the_look_up() {
     let lookup_cycles = |start: &str| {

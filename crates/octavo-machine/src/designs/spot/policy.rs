@@ -16,8 +16,8 @@
 //! The authors' kernel works this way. Assumptions where it leaves something open: the frames before an unaligned start
 //! of a mapping stay free; a mapping placed for lack of large blocks takes any frames, and is placed at a later fault;
 //! `khugepaged` does not run; a new mapping has no offsets, nor has memory that `mremap` moves or the child of a fork;
-//! a part that `mprotect` or `madvise` splits off has the offsets that hold from its own pages on; a run may cross tiers
-//! of memory; pages of files are placed as usual.
+//! a part that `mprotect` or `madvise` splits off has the offsets that hold from its own pages on; a run may cross
+//! tiers of memory; pages of files are placed as usual.
 
 use std::collections::BTreeMap;
 

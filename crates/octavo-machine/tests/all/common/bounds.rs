@@ -102,7 +102,7 @@ pub fn with_small_first() -> MachineConfig {
     machine
 }
 
-/// Accesses, which are loads: base page, repeat count, and whether the access is a store.
+/// Loads: base page, repeat count, and `false`, since none is a store.
 pub fn touches() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
     prop::collection::vec((0u64..1536, 1usize..4, Just(false)), 1..200)
 }
