@@ -203,8 +203,8 @@ enum Place {
     Near { page: u64, offset: u64 },
     /// Anywhere.
     Anywhere(u64),
-    /// At the end of the page of this size that holds the last reference: the access begins `bytes_before`, modulo its size,
-    /// before the last byte of the page.
+    /// At the end of the page of this size that holds the last reference: the access begins `bytes_before`, modulo its
+    /// size, before the last byte of the page.
     Spanning { log2: u8, bytes_before: u64 },
 }
 
