@@ -48,7 +48,7 @@ impl InvalidValue {
     }
 }
 
-/// A number of a sentence: with an exponent where it would have many zeros.
+/// A number for an error message, with an exponent if it would have many zeros.
 pub(crate) fn decimal(number: f64) -> String {
     match number == 0.0 || (1e-6..1e16).contains(&number.abs()) {
         true => number.to_string(),

@@ -11,7 +11,7 @@ use crate::types::{ArithmeticLatencies, DramConfig, MachineConfig, PipelineConfi
 const MAX_WIDTH: u32 = 64;
 /// The most entries of a queue, and instructions that dependences reach over.
 const MAX_QUEUE: u32 = PipelineConfig::MAX_REORDER_BUFFER;
-/// Clocks.
+/// Core clocks, in GHz: far slower than any, and far faster.
 pub const FREQUENCY_GHZ: RangeInclusive<f64> = 0.001..=100.0;
 const MAX_CHANNELS: u32 = 64;
 /// Write-backs that a channel writes together, at most.
