@@ -51,7 +51,7 @@ impl Trace {
     }
 
     /// The processes of some traces, taking turns of `quantum_instructions`; the first turn of each
-    /// process has `first_quantum_instructions`.
+    /// trace's first process has `first_quantum_instructions`.
     #[staticmethod]
     fn take_turns(
         py: Python<'_>,
