@@ -358,7 +358,8 @@ static void called(UWord function, UWord first, UWord second, UWord third, UWord
    stack_pointer_after = stack_pointer + sizeof(Addr);
 }
 
-/* Called after a return at or near above the frame of the call under way. */
+/* Called after a return that leaves the stack pointer where the return of the call under way would,
+   or less than NEAR_BYTES above. */
 static void returned(UWord stack_pointer, UWord target, UWord value)
 {
    struct call* call = call_of(VG_(get_running_tid)());
