@@ -43,7 +43,7 @@ pub struct StreamCurves {
 pub struct CoreCurves {
     /// The thread's number in its process.
     pub thread: u32,
-    /// The instructions that it executed, in all streams.
+    /// The instructions that it executed: the same for each stream.
     pub instructions: u64,
     /// Its references in this stream.
     pub references: u64,

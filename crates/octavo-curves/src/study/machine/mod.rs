@@ -237,7 +237,7 @@ impl MachineState {
         }
     }
 
-    /// Serves a first-level miss. Returns whether the page is known to be stored to without a walk.
+    /// Serves a first-level miss. Returns whether the page is known to allow stores without a walk.
     fn miss_first(&mut self, front: &mut Front, size: usize, touch: Touch) -> bool {
         self.count(touch.side, touch.region, size, 0);
         let first = &mut self.sizes[size].first[touch.side as usize];
