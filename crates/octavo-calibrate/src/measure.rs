@@ -33,7 +33,7 @@ const MOST_WARMED_LINKS: usize = 1 << 19;
 /// fewer rounds.
 const LINKS_IN_EVERY_ROUND: usize = 1 << 17;
 const MOST_ROUNDS_BETWEEN: usize = 8;
-/// Requests for memory may take at most the time divided by this.
+/// Requests for memory may take at most the planned time divided by this.
 const MEMORY_TIME_SHARE: u32 = 2;
 /// The time between calls of `on_progress` while memory is left free.
 const WAITING_STEP: Duration = Duration::from_millis(50);
@@ -52,7 +52,7 @@ const LEAST_PACED_SET: usize = 32 << 20;
 const BYTES_OF_A_TABLE_LINE: usize = SMALL_PAGE * LINE_BYTES / 8;
 /// First touches that take more than this multiple of the median are slow.
 const SLOW_FAULT: f64 = 2.0;
-/// Measurements between two measurements of the core's clock.
+/// The core's clock is measured once in this number of measurements.
 const CLOCK_EVERY: u64 = 16;
 
 /// Times agree if the median exceeds the lower quartile by at most this fraction.
