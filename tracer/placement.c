@@ -295,10 +295,10 @@ void placement_syscall(UInt number, const UWord* args)
 static void report_lack_of_room(SizeT bytes)
 {
    static Bool reported;
-   static const HChar* const units[] = {"MiB", "GiB", "TiB"};
-   ULong size = bytes / MIB;
+   static const HChar* const units[] = {"KiB", "MiB", "GiB", "TiB"};
+   ULong size = bytes / 1024;
    UInt unit = 0;
-   for (; unit < 2 && size % 1024 == 0; unit++)
+   for (; unit < 3 && size >= 1024 && size % 1024 == 0; unit++)
       size /= 1024;
    if (!reported)
       VG_(umsg)("octavo tracer: %s asked for %llu %s of address space in one piece and got none: "

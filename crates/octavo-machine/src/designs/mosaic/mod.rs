@@ -14,7 +14,7 @@
 //! - A walk fills the whole table. An invalidation removes the number of its page, and an entry ends with its last one.
 //!
 //! The paper's abstract was read, two summaries of it by others, and the authors' code (`oscarlab/mosaic-asplos23-artifacts`,
-//! commit 3db8197); its text was not at hand. Of their kernel are the yards, that the process is a part of what is hashed, that each of the
+//! commit 3db8197); its text was not available. Of their kernel are the yards, that the process is a part of what is hashed, that each of the
 //! six back yards is chosen in a part of memory of its own, and that copies of pages are hashed as new pages are. Of their
 //! simulator are the set of a table, and what an invalidation does.
 //!
