@@ -101,7 +101,7 @@ fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
 	scripts/fuzz all
 
 lint: setup  ## format, clippy, ruff, types, wording, C warnings
-	cargo fmt --all --check
+	find crates fuzz -name '*.rs' -not -path '*/target/*' -exec rustfmt --check {} +
 	cargo clippy --workspace --all-targets --locked --profile bench -- -D warnings
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check

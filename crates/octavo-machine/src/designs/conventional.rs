@@ -226,7 +226,12 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
 
     /// Looks a page up in the first level.
     #[inline(always)]
-    pub(super) fn look_up_l1(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup<E> {
+    pub(super) fn look_up_l1(
+        &mut self,
+        env: &Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Lookup<E> {
         self.l1.look_up(env.asid(), page, access)
     }
 
@@ -316,11 +321,7 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
 
     /// Drops the known vector bits of an evicted first-level entry, and fills it into a second level that holds
     /// victims.
-    fn handle_eviction(
-        &mut self,
-        evicted: Option<Evicted<E>>,
-        access: LineAccess,
-    ) {
+    fn handle_eviction(&mut self, evicted: Option<Evicted<E>>, access: LineAccess) {
         if let (Some(parts), Some((asid, page, translation))) = (&mut self.parts, evicted) {
             parts.remove_entry(self.l1.side(access), asid, page, translation.size);
         }

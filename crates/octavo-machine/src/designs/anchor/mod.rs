@@ -46,9 +46,9 @@ use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
+use super::Conventional;
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
-use super::Conventional;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
@@ -115,7 +115,9 @@ impl Anchor {
     /// The word of a TLB entry.
     fn encode(self) -> TlbEntry {
         let length = (self.pages - 1) << 1;
-        TlbEntry::from_bits(self.frame.raw() << (LENGTH_BITS + 1) | length | u64::from(self.is_writable))
+        TlbEntry::from_bits(
+            self.frame.raw() << (LENGTH_BITS + 1) | length | u64::from(self.is_writable),
+        )
     }
 
     fn decode(entry: TlbEntry) -> Self {
@@ -268,7 +270,11 @@ fn anchor_at(env: &Env, first: PageNumber) -> Option<Anchor> {
     let leaf = own.leaf(first)?;
     // A guest's huge page that the host backs with smaller pages is contiguous, without an anchor inside it.
     let in_page = leaf.page.raw() + (1 << leaf.size.base_shift()) - first.raw();
-    let pages = if leaf.page < first { in_page.min(1 << own.anchor_log2()) } else { own.anchored_pages(first) };
+    let pages = if leaf.page < first {
+        in_page.min(1 << own.anchor_log2())
+    } else {
+        own.anchored_pages(first)
+    };
     let (frame, is_writable) = (leaf.frame_of(first), leaf.rights.write);
     let mut anchor = Anchor { frame, pages, is_writable };
     if let Some((host, guest_page)) = tables.next() {

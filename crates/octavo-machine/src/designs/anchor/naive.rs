@@ -22,8 +22,8 @@ use crate::design::{AddressSpace, Design};
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs, machine, map,
-    references, run, setup, tiny,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
+    guest_configs, machine, map, references, run, setup, tiny,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -35,7 +35,9 @@ use crate::tlb::Translation;
 enum Kind {
     Page,
     /// The first `covered` pages of the block are contiguous.
-    Anchor { covered: u64 },
+    Anchor {
+        covered: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +107,10 @@ impl Array {
     fn find(&mut self, asid: Asid, page: u64, pages: u64, is_page: bool) -> Option<Held> {
         let set = self.set(page, pages);
         let is_match = |held: &Held| {
-            held.is_page() == is_page && held.pages == pages && held.overlaps(asid, &(page..page + 1)) && held.covers(page)
+            held.is_page() == is_page
+                && held.pages == pages
+                && held.overlaps(asid, &(page..page + 1))
+                && held.covers(page)
         };
         let at = set.iter().position(is_match)?;
         let held = set.remove(at);
@@ -154,7 +159,12 @@ impl Level {
     }
 
     /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
-    fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
+    fn look_up(
+        &mut self,
+        asid: Asid,
+        page: u64,
+        (stores, lookups): (bool, u64),
+    ) -> Option<(Held, bool)> {
         for array in &mut self.arrays {
             for pages in array.sizes.clone() {
                 if let Some(held) = array.find(asid, page, pages, true) {
@@ -231,7 +241,9 @@ struct Naive {
 
 impl Naive {
     fn new(config: &MachineConfig) -> Self {
-        let FirstLevel::Split { l1i, l1d } = &config.tlb.first else { panic!("a split first level") };
+        let FirstLevel::Split { l1i, l1d } = &config.tlb.first else {
+            panic!("a split first level")
+        };
         Naive {
             first: [l1i, l1d].map(Level::new),
             second: config.tlb.l2.as_ref().map(Level::new),
@@ -273,7 +285,8 @@ impl Naive {
         access: LineAccess,
         before: Option<Held>,
     ) -> Option<Held> {
-        let mut walked = self.walk(env, page, access, before.is_some_and(|before| before.is_writable))?;
+        let mut walked =
+            self.walk(env, page, access, before.is_some_and(|before| before.is_writable))?;
         let (asid, distance) = (env.asid(), distance(env.table()));
         let mut anchor = None;
         if self.second.is_some() && walked.size.bytes() >> 12 < distance {
@@ -283,7 +296,8 @@ impl Naive {
                 false => env.table().leaf(page).is_some_and(|leaf| leaf.page == first),
             };
             if !is_same_entry {
-                let (read, has_changed) = env.noting_changes(|env| self.walk_in_background(env, first));
+                let (read, has_changed) =
+                    env.noting_changes(|env| self.walk_in_background(env, first));
                 if env.stopped().is_some() {
                     return None;
                 }
@@ -332,7 +346,9 @@ fn counted_from(table: &PageTable, first: PageNumber, distance: u64) -> u64 {
     let continues = |at: &u64| {
         let page = PageNumber::new(first.raw() + at);
         let leaf = table.leaf(page);
-        leaf.is_some_and(|leaf| leaf.frame_of(page).raw() == own.frame.raw() + at && leaf.rights == own.rights)
+        leaf.is_some_and(|leaf| {
+            leaf.frame_of(page).raw() == own.frame.raw() + at && leaf.rights == own.rights
+        })
     };
     (0..distance).take_while(continues).count() as u64
 }
@@ -355,7 +371,8 @@ fn anchor_from(env: &Env, first: PageNumber, distance: u64) -> Option<Held> {
         let host_distance = self::distance(host);
         let block = PageNumber::new(guest_page.raw() / host_distance * host_distance);
         let in_page = (backing.size.bytes() >> 12) - (guest_page.raw() - backing.page.raw());
-        let in_block = counted_from(host, block, host_distance).saturating_sub(guest_page.raw() - block.raw());
+        let in_block =
+            counted_from(host, block, host_distance).saturating_sub(guest_page.raw() - block.raw());
         covered = covered.min(if host_distance > 1 { in_page.max(in_block) } else { in_page });
         (frame, is_writable) = (backing.frame_of(guest_page), is_writable && backing.rights.write);
     }
@@ -383,7 +400,8 @@ impl Design for Naive {
                     Some((held, true)) if held.is_page() => held,
                     Some((anchor, true)) => {
                         // The size and the bits are those of the page, the frame is that of the anchor.
-                        let page_held = Held::of(asid, page.raw(), &self.resolve(env, page, access)?);
+                        let page_held =
+                            Held::of(asid, page.raw(), &self.resolve(env, page, access)?);
                         let frame = anchor.frame_of(page.raw()) - (page.raw() - page_held.first);
                         Held { frame, ..page_held }
                     }
@@ -417,7 +435,9 @@ impl Design for Naive {
         for (name, value) in [("accesses", hits + misses), ("hits", hits), ("misses", misses)] {
             counters.add("tlb.anchors", name, value);
         }
-        for (name, value) in ["fills", "filled_pages", "background_references"].into_iter().zip(self.fills) {
+        for (name, value) in
+            ["fills", "filled_pages", "background_references"].into_iter().zip(self.fills)
+        {
             counters.add("tlb.anchors", name, value);
         }
     }
@@ -428,22 +448,35 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let anchors = config.designs.get::<AnchorSettings>().format();
     let format = Format { anchors: Some(anchors), ..Format::default() };
     let tables = Tables { format, ..Tables::default() };
-    build::machine_with_tables(config, &setup(config), tables, &os, |_| Ok(Naive::new(config))).unwrap()
+    build::machine_with_tables(config, &setup(config), tables, &os, |_| Ok(Naive::new(config)))
+        .unwrap()
 }
 
 fn with_distance(config: &MachineConfig, distance: u64) -> MachineConfig {
     let mut config = config.clone();
-    config.designs.set(AnchorSettings { distance, choose_every_instructions: 1, ..AnchorSettings::default() });
+    config.designs.set(AnchorSettings {
+        distance,
+        choose_every_instructions: 1,
+        ..AnchorSettings::default()
+    });
     config
 }
 
 /// Plays actions on the design and its twin, and compares every counter. Returns those of the design.
-fn compare_one(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
+fn compare_one(
+    config: &MachineConfig,
+    policy: &str,
+    actions: &[(usize, Action)],
+) -> Result<Counters, TestCaseError> {
     twins::compare(config, [machine("anchor", config, policy), naive(config, policy)], actions)
 }
 
 /// As [`compare_one`], with distances below and above a huge page.
-fn compare(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<(), TestCaseError> {
+fn compare(
+    config: &MachineConfig,
+    policy: &str,
+    actions: &[(usize, Action)],
+) -> Result<(), TestCaseError> {
     for distance in [4, 32, 512, 2048] {
         compare_one(&with_distance(config, distance), policy, actions)?;
     }
@@ -506,7 +539,8 @@ fn compared_events_occur() {
 const FIRST: u64 = 0x1000_0000;
 
 fn loads(first_page: u64, pages: u64) -> Vec<Step> {
-    references(ItemKind::Load, (first_page..first_page + pages).map(|page| FIRST + (page << 12))).collect()
+    references(ItemKind::Load, (first_page..first_page + pages).map(|page| FIRST + (page << 12)))
+        .collect()
 }
 
 /// The counters of loads of these pages, after `before` in the same process. Eager paging makes mappings contiguous.
@@ -516,7 +550,12 @@ fn after(hardware: &str, settings: &[&str], before: Vec<Step>, pages: Pages) -> 
     let loads = loads(pages.start, pages.end - pages.start);
     // The page of the code is in the TLBs.
     let elsewhere = 0x20_0000_0000;
-    let begin = [vec![map(elsewhere, 1)], references(ItemKind::Load, [elsewhere].into_iter()).collect(), before].concat();
+    let begin = [
+        vec![map(elsewhere, 1)],
+        references(ItemKind::Load, [elsewhere].into_iter()).collect(),
+        before,
+    ]
+    .concat();
     counted_last(&config, || machine(hardware, &config, "eager"), &[run(begin), run(loads)])
 }
 
@@ -533,7 +572,11 @@ fn contiguous_aligned_pages_miss_once_a_distance() {
         for (distance, expected) in [(1, 64), (2, 32), (16, 4), (64, 1), (1024, 1)] {
             let distance = format!("anchor.distance={distance}");
             let settings = [host, &[&distance[..]]].concat();
-            assert_eq!(misses("anchor", &settings, vec![map(FIRST, 64)], 0..64), expected, "{settings:?}");
+            assert_eq!(
+                misses("anchor", &settings, vec![map(FIRST, 64)], 0..64),
+                expected,
+                "{settings:?}"
+            );
         }
         assert_eq!(misses("conventional", host, vec![map(FIRST, 64)], 0..64), 64);
     }
@@ -554,9 +597,12 @@ fn run_that_begins_inside_a_block_begins_with_single_pages() {
 /// An entry covers no more pages than the host has contiguously.
 #[test]
 fn host_of_base_pages_limits_an_anchor() {
-    let settings = |host_distance: &'static str| [&IN_GUEST[1..], &["host.policy=base", host_distance]].concat();
+    let settings = |host_distance: &'static str| {
+        [&IN_GUEST[1..], &["host.policy=base", host_distance]].concat()
+    };
     // The first pass makes the host map the pages, one after the other.
-    let before = || [vec![map(FIRST, 64)], loads(0, 64), vec![Step::Event(protect(0, 64, 1))]].concat();
+    let before =
+        || [vec![map(FIRST, 64)], loads(0, 64), vec![Step::Event(protect(0, 64, 1))]].concat();
     let alone = misses("anchor", &settings("anchor.distance=1"), before(), 0..64);
     let with = misses("anchor", &settings("anchor.distance=16"), before(), 0..64);
     assert!(alone == 64 && with < 16, "{alone}, {with}");
@@ -596,8 +642,11 @@ fn many_loads(pages: u64) -> Vec<Step> {
 fn chosen_distance_fits_the_chunks() {
     let small = "tlb.l2.main.entries=24";
     let configs = [tiny(&[small]), tiny(&[&IN_GUEST[..], &[small]].concat())];
-    for (config, chunk) in configs.iter().flat_map(|config| [4, 64].map(|chunk| (with_distance(config, 0), chunk))) {
-        let begins = (0..128 / chunk).map(|number| map(FIRST + ((number * 2 * chunk) << 12), chunk));
+    for (config, chunk) in
+        configs.iter().flat_map(|config| [4, 64].map(|chunk| (with_distance(config, 0), chunk)))
+    {
+        let begins =
+            (0..128 / chunk).map(|number| map(FIRST + ((number * 2 * chunk) << 12), chunk));
         let steps = [begins.collect(), many_loads(chunk)].concat();
         let counters = compare_one(&config, "eager", &[(0, run(steps))]).unwrap();
         assert_eq!(counters.get("os", "anchor_distance"), Some(chunk));

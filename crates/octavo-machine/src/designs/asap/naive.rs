@@ -26,8 +26,8 @@ use crate::designs::build::{self, HardwareFormat};
 use crate::designs::radix_twin::{NodeKey, Tree, entry, is_mapped, key, pages_of_node};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
-    Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
-    guest_configs, machine, map, references, run, setup, tiny,
+    Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
+    machine, map, references, run, setup, tiny,
 };
 use crate::env::{WalkPlan, Walker};
 use crate::machine::AnyMachine;
@@ -175,17 +175,15 @@ impl HardwareTable for Tables {
         let Some((mapping, _)) = vmas.find(PageNumber::new(pages.start)) else { return };
         let mut new = vec![mapping];
         for (area, _) in &self.areas {
-            let around = |of: Range<u64>| {
-                [of.start..of.end.min(area.start), of.start.max(area.end)..of.end]
-            };
+            let around =
+                |of: Range<u64>| [of.start..of.end.min(area.start), of.start.max(area.end)..of.end];
             new = new.into_iter().flat_map(around).filter(|part| part.start < part.end).collect();
         }
         let min_pages = self.of.min_bytes / 4096;
         new.retain(|part| part.end - part.start >= min_pages);
         for area in new {
-            let regions = [(1, self.of.leaf), (2, self.of.upper)].map(|(level, is_sorted)| {
-                is_sorted.then(|| self.region_for(level, &area, frames))
-            });
+            let regions = [(1, self.of.leaf), (2, self.of.upper)]
+                .map(|(level, is_sorted)| is_sorted.then(|| self.region_for(level, &area, frames)));
             if regions.iter().flatten().all(Option::is_some) {
                 self.areas.push((area, regions.map(Option::flatten)));
             }
@@ -457,7 +455,8 @@ fn compared_events_occur() {
         let counters = compare(&config, (0, "base"), &all_events()).unwrap();
         let get = |component, counter| counters.get(component, counter).unwrap();
         assert!(get("os", "copy_on_write_faults") > 0 && get("walker", "faulted") > 0);
-        let tables = if settings.is_empty() { &["walker"][..] } else { &["walker.guest", "walker.host"] };
+        let tables =
+            if settings.is_empty() { &["walker"][..] } else { &["walker.guest", "walker.host"] };
         for component in tables {
             let [sent, used] = ["prefetches", "prefetches_used"].map(|name| get(component, name));
             assert!(0 < used && used < sent, "{component}: {used} of {sent}");
@@ -471,7 +470,8 @@ const FIRST: u64 = 0x40_0000_0000;
 /// Counters of the second pass over one page in each of 200 parts of 2 MiB, with walk caches of two levels.
 fn second_pass(hardware: &str, settings: &[&str]) -> Counters {
     let config = tiny(&[&["memory.bytes=16GiB"], settings].concat());
-    let pass = || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21) + part * 320));
+    let pass =
+        || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21) + part * 320));
     let first = run([map(FIRST, 200 << 9)].into_iter().chain(pass()).collect());
     let runs = [first, run(pass().collect())];
     counted_last(&config, || machine(hardware, &config, "base"), &runs)

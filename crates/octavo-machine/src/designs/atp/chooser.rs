@@ -117,8 +117,7 @@ mod tests {
             (&[H2P, MASP, STP], [128, 31, 1]),
         ] {
             let chooser = after(&[right]);
-            let values =
-                [chooser.enable.value, chooser.select_1.value, chooser.select_2.value];
+            let values = [chooser.enable.value, chooser.select_1.value, chooser.select_2.value];
             assert_eq!(values, [enable, select_1, select_2], "{right:?}");
         }
     }
@@ -145,9 +144,8 @@ mod tests {
     #[test]
     fn prefetchers_that_are_off_are_not_chosen() {
         let settings = AtpSettings { enable_bits: 0, ..AtpSettings::default() };
-        let only = |h2p, masp, stp| {
-            Chooser::new(&AtpSettings { h2p, masp, stp, ..settings }).choose()
-        };
+        let only =
+            |h2p, masp, stp| Chooser::new(&AtpSettings { h2p, masp, stp, ..settings }).choose();
         assert_eq!(only(true, false, false), Some(Prefetcher::H2p));
         assert_eq!(only(false, true, false), Some(Prefetcher::Masp));
         assert_eq!(only(false, false, true), Some(Prefetcher::Stp));

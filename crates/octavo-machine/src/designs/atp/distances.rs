@@ -48,9 +48,9 @@ pub fn neighbours(
     let order = size.base_shift();
     let number = page.raw() >> order;
     let first = number / in_line * in_line;
-    (first..first + in_line).filter(move |other| *other != number).map(move |other| {
-        (other.wrapping_sub(number) as i64, PageNumber::new(other << order))
-    })
+    (first..first + in_line)
+        .filter(move |other| *other != number)
+        .map(move |other| (other.wrapping_sub(number) as i64, PageNumber::new(other << order)))
 }
 
 #[cfg(test)]

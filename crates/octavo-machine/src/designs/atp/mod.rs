@@ -100,7 +100,8 @@ fn own_state(config: &MachineConfig) -> Vec<Part> {
     let settings = config.designs.get::<AtpSettings>();
     let AtpSettings { entries, sampler_entries, fake_entries, .. } = *settings;
     let queue_bytes = |entries: u64| entries * size_of::<(Pages, Prefetched)>() as u64;
-    let queues = queue_bytes(entries) + queue_bytes(sampler_entries) + 3 * queue_bytes(fake_entries);
+    let queues =
+        queue_bytes(entries) + queue_bytes(sampler_entries) + 3 * queue_bytes(fake_entries);
     vec![
         Part { setting: "the queues of atp".to_owned(), bytes: queues },
         Part {
@@ -434,7 +435,8 @@ mod tests {
         let mut costs = Costs::default();
         env.take_transfers(&mut costs.transfers);
         env.take_background(&mut costs);
-        let walks = costs.background.iter().filter(|noted| matches!(noted, InBackground::Walk { .. }));
+        let walks =
+            costs.background.iter().filter(|noted| matches!(noted, InBackground::Walk { .. }));
         assert!(walks.count() > 0);
         let pages = costs.background.iter().filter_map(|noted| match noted {
             InBackground::Page { first, .. } => Some(first.raw()),
@@ -445,7 +447,13 @@ mod tests {
 
     #[test]
     fn pages_of_the_first_level_wait_for_no_prefetch() {
-        let settings = ["tlb.l2=none", "atp.sbfp=false", "atp.h2p=false", "atp.masp=false", "atp.enable_bits=0"];
+        let settings = [
+            "tlb.l2=none",
+            "atp.sbfp=false",
+            "atp.h2p=false",
+            "atp.masp=false",
+            "atp.enable_bits=0",
+        ];
         let config = resolve("skylake", &settings).unwrap().into_config();
         let settings = *config.designs.get::<AtpSettings>();
         let mut atp = Atp {

@@ -8,21 +8,19 @@ use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_os::page_table::{Leaf, PageTable};
 use octavo_os::vmas::Pages;
-use octavo_types::{
-    Access, FrameNumber, Instructions, ItemKind, PageNumber, PageSize,
-};
+use octavo_types::{Access, FrameNumber, Instructions, ItemKind, PageNumber, PageSize};
 use proptest::prelude::*;
 
 use super::AtpSettings;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
+use crate::designs::Conventional;
 use crate::designs::build;
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     guest_configs, load, machine, map, references, run, run_loads, setup, tiny,
 };
-use crate::designs::Conventional;
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
@@ -162,7 +160,12 @@ impl Naive {
         Some(Translation { size, entry: TlbEntry::new(frame, size, is_writable, is_dirty) })
     }
 
-    fn shown_in(&self, table: &PageTable, own: PageNumber, other: PageNumber) -> Option<(Leaf, bool)> {
+    fn shown_in(
+        &self,
+        table: &PageTable,
+        own: PageNumber,
+        other: PageNumber,
+    ) -> Option<(Leaf, bool)> {
         let (own_leaf, other_leaf) = (table.leaf(own)?, table.leaf(other)?);
         let (is_accessed, is_dirty) = table.used(other)?;
         let line = |page: PageNumber| page.raw() * 4096 / own_leaf.size.bytes() / self.in_line;
@@ -187,9 +190,8 @@ impl Naive {
         let number = page / pages;
         let in_line = |other: u64| other / self.in_line == number / self.in_line;
         let distances = (-7..=7).filter(|distance| *distance != 0);
-        let others = distances.filter_map(|distance| {
-            Some((distance, number.checked_add_signed(distance)?))
-        });
+        let others =
+            distances.filter_map(|distance| Some((distance, number.checked_add_signed(distance)?)));
         others.filter(|(_, other)| in_line(*other)).map(|(at, other)| (at, other * pages)).collect()
     }
 
@@ -374,7 +376,12 @@ impl Naive {
     }
 
     /// Serves a miss of all TLBs.
-    fn serve(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
+    fn serve(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
         if env.asid() != self.asid {
             (self.asid, self.memory) = (env.asid(), Memory::default());
         }
@@ -447,7 +454,8 @@ impl Design for Naive {
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
         self.conventional.invalidate(space, pages);
         if space.asid == self.asid {
-            let stays = |page: Page| page.first >= pages.end || page.first + page.pages <= pages.start;
+            let stays =
+                |page: Page| page.first >= pages.end || page.first + page.pages <= pages.start;
             self.memory.queue.retain(|(page, _)| stays(*page));
             self.memory.sampler.retain(|(page, _)| stays(*page));
         }
@@ -621,9 +629,8 @@ fn after_touching(
     let mapping = run_loads(vec![map(FIRST, pages)]);
     let touch = loads((0..pages).map(|page| (2, page)));
     let actions = [&[mapping, touch][..], last].concat();
-    ["conventional", "atp"].map(|hardware| {
-        counted_last(&config, || machine(hardware, &config, policy), &actions)
-    })
+    ["conventional", "atp"]
+        .map(|hardware| counted_last(&config, || machine(hardware, &config, policy), &actions))
 }
 
 fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
@@ -683,7 +690,8 @@ fn each_instruction_has_its_own_distance() {
 fn pages_in_no_order_are_not_prefetched() {
     let mut random = 1u64;
     let mut next = move || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % 20_000
     };
     let all: Vec<_> = (0..3000).map(|_| (0, next())).collect();
@@ -699,7 +707,8 @@ fn pages_in_no_order_are_not_prefetched() {
 fn huge_pages_are_prefetched_as_base_pages_are() {
     let pass = || loads((0..100).map(|huge| (0, huge * 512)));
     let settings = ["atp.follow_hits=true"];
-    let [plain, counters] = after_touching(100 * 512, ("thp", &settings), &[pass(), pass(), pass()]);
+    let [plain, counters] =
+        after_touching(100 * 512, ("thp", &settings), &[pass(), pass(), pass()]);
     assert_eq!(walks(&plain), 100);
     assert!(walks(&counters) < 10, "{}", walks(&counters));
 }

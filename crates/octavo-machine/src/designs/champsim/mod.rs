@@ -77,7 +77,13 @@ impl ChampSimWalker {
 }
 
 impl Walker for ChampSimWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(
+        &mut self,
+        table: &dyn HardwareTable,
+        asid: Asid,
+        page: PageNumber,
+        plan: &mut WalkPlan,
+    ) {
         let table: &dyn Any = table;
         let table = table.downcast_ref::<Tables>().expect("the tables of this design");
         let Some(root) = table.root() else { return };

@@ -84,7 +84,11 @@ impl Clusters {
         })
     }
 
-    fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<ClusterEntry>, Slot)> {
+    fn look_up(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+    ) -> Option<(Translation<ClusterEntry>, Slot)> {
         let (slot, _, low) = self.find(asid, page)?;
         self.sets.touch(slot);
         let entry = *self.sets.at(slot);
@@ -93,7 +97,12 @@ impl Clusters {
         Some((Translation { size: PageSize::BASE, entry }, slot))
     }
 
-    fn fill(&mut self, asid: Asid, page: PageNumber, entry: ClusterEntry) -> Option<Evicted<ClusterEntry>> {
+    fn fill(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        entry: ClusterEntry,
+    ) -> Option<Evicted<ClusterEntry>> {
         let (first, set) = self.cluster_of(page);
         let mut free = None;
         for key in self.keys(asid, first) {
@@ -123,8 +132,12 @@ impl Clusters {
             let (first, _) = self.cluster_of(parts(key).0);
             Asid::of(key) == asid && first < pages.end && pages.start < first + self.pages
         };
-        let touched: Vec<_> =
-            self.sets.iter().map(|(set, key, _)| (set, key)).filter(|(_, key)| touched(*key)).collect();
+        let touched: Vec<_> = self
+            .sets
+            .iter()
+            .map(|(set, key, _)| (set, key))
+            .filter(|(_, key)| touched(*key))
+            .collect();
         let mut removed = 0;
         for (set, key) in touched {
             let (first, _) = self.cluster_of(parts(key).0);
@@ -170,7 +183,11 @@ impl EntryArray<ClusterEntry> for ClusterArray {
         }
     }
 
-    fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<ClusterEntry>, Slot)> {
+    fn look_up(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+    ) -> Option<(Translation<ClusterEntry>, Slot)> {
         match self {
             ClusterArray::Pages(pages) => pages.look_up(asid, page),
             ClusterArray::Clusters(clusters) => clusters.look_up(asid, page),

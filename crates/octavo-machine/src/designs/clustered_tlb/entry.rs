@@ -85,7 +85,8 @@ impl Subpages {
 
     /// Translates the frames of a guest's pages by `host`, whose positions are these frames.
     pub fn translated_by(self, host: Subpages) -> Subpages {
-        let pages = (0..u64::from(u32::BITS) / BITS).filter_map(|at| Some((at, host.get(self.get(at)?)?)));
+        let pages =
+            (0..u64::from(u32::BITS) / BITS).filter_map(|at| Some((at, host.get(self.get(at)?)?)));
         pages.collect()
     }
 }

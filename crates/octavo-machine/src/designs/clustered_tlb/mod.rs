@@ -60,7 +60,12 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let (tlb, clusters) = split(config);
     build::machine(config, setup, os, || {
         let clusters = clusters.map(|clusters| (clusters, setup.instructions));
-        Conventional::<TlbEntry, ClusterEntry>::with_settings(&tlb, (), clusters, setup.instructions)
+        Conventional::<TlbEntry, ClusterEntry>::with_settings(
+            &tlb,
+            (),
+            clusters,
+            setup.instructions,
+        )
     })
 }
 
@@ -70,7 +75,8 @@ fn split(config: &MachineConfig) -> (TlbConfig, Option<ClusterConfig>) {
     let mut tlb = config.tlb.clone();
     let clusters = tlb.l2.as_mut().and_then(|level| {
         level.fill = Fill::All;
-        let array = level.arrays.values_mut().find(|array| array.page_sizes.hold(PageSize::BASE))?;
+        let array =
+            level.arrays.values_mut().find(|array| array.page_sizes.hold(PageSize::BASE))?;
         let all = array.ways.of(array.entries);
         let (sets, ways) = (array.entries / all, settings.ways_of(all));
         array.entries -= sets * ways;
@@ -144,8 +150,7 @@ mod tests {
             let config = resolve("skylake", settings).unwrap().into_config();
             let (tlb, clusters) = split(&config);
             let array = &tlb.l2.unwrap().arrays["main"];
-            let ways_of =
-                |array: ClusterConfig| (array.geometry.entries(), array.geometry.ways());
+            let ways_of = |array: ClusterConfig| (array.geometry.entries(), array.geometry.ways());
             ((array.entries, array.ways.of(array.entries)), clusters.map(ways_of))
         };
         assert_eq!(split(&[]), ((1152, 9), Some((384, 3))));
@@ -160,9 +165,8 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_rejected_with_one_sentence() {
-        let sentence = |setting: &str| {
-            resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string()
-        };
+        let sentence =
+            |setting: &str| resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
         for (setting, advice) in [
             ("ways_percent=100", "give a whole number from 0 to 99"),
             ("cluster_pages=6", "give 2, 4 or 8"),

@@ -16,7 +16,8 @@ use octavo_oracle::strategies::Step;
 use octavo_os::page_table::PageTable;
 use octavo_os::vmas::Pages;
 use octavo_types::{
-    AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, Protection, VirtAddr,
+    AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, Protection,
+    VirtAddr,
 };
 use proptest::prelude::*;
 
@@ -26,8 +27,8 @@ use crate::design::{AddressSpace, Design};
 use crate::designs::build;
 use crate::designs::registry::policies;
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
-    machine, map, references, run, setup, tiny,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, machine,
+    map, references, run, setup, tiny,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -69,7 +70,8 @@ impl Naive {
             level.fill = Fill::All;
             // The level of the tests has one array.
             let array = &mut level.arrays["main"];
-            let (all, sets) = (array.ways.of(array.entries), array.entries / array.ways.of(array.entries));
+            let (all, sets) =
+                (array.ways.of(array.entries), array.entries / array.ways.of(array.entries));
             let share = (all as f64 * settings.ways_percent as f64 / 100.0).round() as u64;
             let ways = if settings.ways_percent == 0 { 0 } else { share.clamp(1, all - 1) };
             (array.entries, array.ways) = ((all - ways) * sets, Ways::Of(all - ways));
@@ -93,7 +95,8 @@ impl Naive {
         let sets = &mut self.second.as_mut()?.sets;
         let count = sets.len() as u64;
         let set = &mut sets[(number % count) as usize];
-        let holds = |cluster: &Cluster| cluster.asid == asid && cluster.frames.contains_key(&page.raw());
+        let holds =
+            |cluster: &Cluster| cluster.asid == asid && cluster.frames.contains_key(&page.raw());
         let at = set.iter().position(holds)?;
         let cluster = set.remove(at);
         let frame = cluster.frames[&page.raw()];
@@ -379,7 +382,8 @@ fn one_walk_fills_a_cluster_in_any_order() {
     let ascending = [0, 1, 2, 3, 4, 5, 6, 7];
     let descending = [7, 6, 5, 4, 3, 2, 1, 0];
     let mixed = [3, 0, 6, 1, 7, 4, 2, 5];
-    let walks = |hardware| [ascending, descending, mixed].map(|order| walks_of_a_pass(hardware, order));
+    let walks =
+        |hardware| [ascending, descending, mixed].map(|order| walks_of_a_pass(hardware, order));
     assert_eq!(walks("conventional"), [PAGES; 3]);
     assert_eq!(walks("clustered_tlb"), [PAGES / 8; 3]);
     // CoLT needs the pages in the order of their frames.

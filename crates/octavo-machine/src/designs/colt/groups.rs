@@ -70,7 +70,11 @@ impl Groups {
 
     /// Looks a base page up: its translation and slot, if present. A hit uses the entry.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<RunEntry>, Slot)> {
+    pub fn look_up(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+    ) -> Option<(Translation<RunEntry>, Slot)> {
         if self.sets.is_empty() {
             return None;
         }
@@ -178,7 +182,8 @@ mod tests {
             page_sizes: PageSizes::List(vec![PageSize::BASE]),
             replacement: Replacement::Lru,
         };
-        let mut groups = Groups::new(&config, (&[PageSize::BASE], 2), false, Instructions::PORTABLE).unwrap();
+        let mut groups =
+            Groups::new(&config, (&[PageSize::BASE], 2), false, Instructions::PORTABLE).unwrap();
         let page = PageNumber::new;
         let translation = |number: u64, before, after| {
             let entry = TlbEntry::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);

@@ -33,8 +33,8 @@ use octavo_os::page_table::PageTable;
 use octavo_os::policy::OsConfig;
 use octavo_types::{PageNumber, PageSize};
 
-use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use super::conventional::OfWalk;
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use super::{Conventional, build};
 use crate::env::Env;
 use crate::tlb::{Entry, Translation};
@@ -94,7 +94,12 @@ pub const ALL: Coalescing = Coalescing {
 impl OfWalk for RunEntry {
     /// Adds the run of neighbours that the walk has seen to a walked page; in a guest, the neighbours that
     /// both the guest's line and the host's show.
-    fn of_walk(_: Coalescing, env: &Env, page: PageNumber, walked: Translation) -> Translation<Self> {
+    fn of_walk(
+        _: Coalescing,
+        env: &Env,
+        page: PageNumber,
+        walked: Translation,
+    ) -> Translation<Self> {
         let entry = RunEntry::of_page(walked.entry);
         let translation = Translation { size: walked.size, entry };
         if translation.size > PageSize::BASE {

@@ -12,7 +12,9 @@ use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::page_table::{Format, PageTable};
 use octavo_os::vmas::Pages;
-use octavo_types::{AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, Protection, VirtAddr};
+use octavo_types::{
+    AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, Protection, VirtAddr,
+};
 use proptest::prelude::*;
 
 use super::ContiguousPteSettings;
@@ -21,8 +23,8 @@ use crate::design::{AddressSpace, Design};
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
-    machine, map, references, run, setup, tiny,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
+    guest_configs, machine, map, references, run, setup, tiny,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -100,12 +102,18 @@ impl Level {
     }
 
     /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
-    fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
+    fn look_up(
+        &mut self,
+        asid: Asid,
+        page: u64,
+        (stores, lookups): (bool, u64),
+    ) -> Option<(Held, bool)> {
         for array in &mut self.arrays {
             for pages in array.sizes.clone() {
                 let sets = array.sets.len() as u64;
                 let set = &mut array.sets[(page / pages % sets) as usize];
-                let is_match = |held: &Held| held.pages == pages && held.overlaps(asid, &(page..page + 1));
+                let is_match =
+                    |held: &Held| held.pages == pages && held.overlaps(asid, &(page..page + 1));
                 if let Some(at) = set.iter().position(is_match) {
                     let held = set.remove(at);
                     set.push(held);
@@ -140,7 +148,9 @@ impl Level {
         let held = held.part(page, pages);
         let sets = array.sets.len() as u64;
         let set = &mut array.sets[(held.first / pages % sets) as usize];
-        set.retain(|other| (other.asid, other.first, other.pages) != (held.asid, held.first, held.pages));
+        set.retain(|other| {
+            (other.asid, other.first, other.pages) != (held.asid, held.first, held.pages)
+        });
         let evicted = (set.len() == array.ways).then(|| set.remove(0));
         set.push(held);
         evicted
@@ -155,7 +165,8 @@ impl Level {
     fn report(&self, component: &str, counters: &mut Counters) {
         let hits = self.uncached + self.arrays.iter().map(|array| array.hits).sum::<u64>();
         let accesses = hits + self.misses;
-        let arrays = self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
+        let arrays =
+            self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
         for (component, hits) in arrays.chain([(component.to_owned(), hits)]) {
             counters.add(&component, "accesses", accesses);
             counters.add(&component, "hits", hits);
@@ -212,9 +223,16 @@ impl Naive {
     }
 
     /// Walks to a page. Returns the entry that a TLB may hold for it.
-    fn walked(&mut self, env: &mut Env, page: PageNumber, access: LineAccess, is_clean: bool) -> Option<Held> {
+    fn walked(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        is_clean: bool,
+    ) -> Option<Held> {
         let walked = self.walk(env, page, access, is_clean)?;
-        let covered: Vec<_> = env.tables(page).map(|(table, page)| self.covered(table, page)).collect();
+        let covered: Vec<_> =
+            env.tables(page).map(|(table, page)| self.covered(table, page)).collect();
         let counts: Vec<u64> = covered.iter().map(|(_, frames)| frames.len() as u64).collect();
         let is_half = self.holds_halves && counts.len() == 2 && counts[0] > counts[1];
         let pages = if is_half { counts[0] } else { *counts.iter().min().unwrap() };
@@ -238,7 +256,8 @@ impl Naive {
         access: LineAccess,
         before: Option<Held>,
     ) -> Option<Held> {
-        let held = self.walked(env, page, access, before.is_some_and(|before| before.is_writable))?;
+        let held =
+            self.walked(env, page, access, before.is_some_and(|before| before.is_writable))?;
         if let Some(second) = &mut self.second {
             if before.is_some() {
                 second.drop_all(held.asid, &(page.raw()..page.raw() + 1));
@@ -296,12 +315,18 @@ impl Design for Naive {
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
-        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(space.asid, pages));
+        self.first
+            .iter_mut()
+            .chain(&mut self.second)
+            .for_each(|level| level.drop_all(space.asid, pages));
     }
 
     fn flush(&mut self) {
         let levels = self.first.iter_mut().chain(&mut self.second);
-        levels.flat_map(|level| &mut level.arrays).flat_map(|array| &mut array.sets).for_each(Vec::clear);
+        levels
+            .flat_map(|level| &mut level.arrays)
+            .flat_map(|array| &mut array.sets)
+            .for_each(Vec::clear);
     }
 
     fn report(&self, counters: &mut Counters) {
@@ -343,8 +368,16 @@ fn with_entries(config: &MachineConfig, entries: u64) -> MachineConfig {
 }
 
 /// Plays actions on the design and its twin, and compares every counter. Returns those of the design.
-fn compare_one(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
-    twins::compare(config, [machine("contiguous_pte", config, policy), naive(config, policy)], actions)
+fn compare_one(
+    config: &MachineConfig,
+    policy: &str,
+    actions: &[(usize, Action)],
+) -> Result<Counters, TestCaseError> {
+    twins::compare(
+        config,
+        [machine("contiguous_pte", config, policy), naive(config, policy)],
+        actions,
+    )
 }
 
 /// As [`compare_one`], with blocks of several sizes; a host of base pages gets runs instead.
@@ -432,7 +465,8 @@ fn range(first: u64, pages: u64) -> AddrRange {
 /// blocks that `change` unfolded before it.
 fn pass(hardware: &str, settings: &[&str], start: u64, change: &[Event]) -> [u64; 2] {
     let config = tiny(&[&["tlb.l2.main.entries=96", "tlb.l2.main.ways=12"], settings].concat());
-    let loads = |start: u64| references(ItemKind::Load, (0..PAGES).map(move |page| start + (page << 12)));
+    let loads =
+        |start: u64| references(ItemKind::Load, (0..PAGES).map(move |page| start + (page << 12)));
     let mut steps = vec![map(FIRST, PAGES)];
     steps.extend(loads(FIRST));
     // The TLBs drop the pages.
@@ -450,7 +484,8 @@ fn pass(hardware: &str, settings: &[&str], start: u64, change: &[Event]) -> [u64
 #[test]
 fn one_walk_fills_a_block() {
     let read_only = Protection::from_bits(1);
-    let protect = |first, pages| Event::Protect { range: range(first, pages), protection: read_only };
+    let protect =
+        |first, pages| Event::Protect { range: range(first, pages), protection: read_only };
     for settings in [&[][..], &["host.policy=thp", "host.memory.bytes=4GiB"]] {
         let blocks = |start, change: &[Event]| pass("contiguous_pte", settings, start, change);
         assert_eq!(pass("conventional", settings, FIRST, &[]), [PAGES, 0]);
@@ -473,7 +508,8 @@ fn one_walk_fills_a_block() {
 fn invalid_settings_are_rejected() {
     for entries in [0, 3, 128] {
         let setting = format!("contiguous_pte.entries={entries}");
-        let message = crate::config::resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
+        let message =
+            crate::config::resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
         assert!(message.contains("give a power of two from 1 to 64"), "{message}");
     }
 }

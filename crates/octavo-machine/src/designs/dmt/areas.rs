@@ -117,7 +117,8 @@ impl LargeMappings {
 
     /// Updates the mappings in a range and beside it.
     pub fn update(&mut self, pages: &Pages, vmas: &Vmas, min_pages: u64) {
-        let ends = [pages.start.saturating_sub(1), pages.start, pages.end.saturating_sub(1), pages.end];
+        let ends =
+            [pages.start.saturating_sub(1), pages.start, pages.end.saturating_sub(1), pages.end];
         let touched = ends.into_iter().filter_map(|page| vmas.find(PageNumber::new(page)));
         let changed = touched.fold(pages.clone(), |all, (mapping, _)| hull(&all, &mapping));
         let known = self.0.extract_if(.., |of| overlap(of, &changed));

@@ -84,9 +84,13 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         walker: || Box::new(DirectWalker::default()),
     };
     let hardware = (rules.registers > 0).then_some(hardware);
-    build::machine_with_tables(config, setup, build::Tables { hardware, ..build::Tables::default() }, os, |_| {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+    build::machine_with_tables(
+        config,
+        setup,
+        build::Tables { hardware, ..build::Tables::default() },
+        os,
+        |_| Conventional::new(&config.tlb, setup.instructions),
+    )
 }
 
 /// The walker of a core. It counts walks by where they have found the entry.

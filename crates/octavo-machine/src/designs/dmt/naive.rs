@@ -346,7 +346,11 @@ impl Walker for NaiveWalker {
                 continue;
             };
             let at = entry(frame, *level, page);
-            if table.of.paravirtual { plan.probe_in_run(at) } else { plan.probe(at) }
+            if table.of.paravirtual {
+                plan.probe_in_run(at)
+            } else {
+                plan.probe(at)
+            }
             is_found |= plan.entry == Some(at);
         }
         let kind = match (register, is_found) {
@@ -357,7 +361,8 @@ impl Walker for NaiveWalker {
         *self.walks.entry(kind).or_default() += 1;
         if !is_found {
             let lowest = level.unwrap_or(1);
-            let nodes = (lowest..=table.tree.levels).rev().map_while(|level| Some((level, node(level)?)));
+            let nodes =
+                (lowest..=table.tree.levels).rev().map_while(|level| Some((level, node(level)?)));
             let step = |(level, frame)| page_table::Step { at: entry(frame, level, page), level };
             plan.radix(nodes.map(step));
         }
@@ -517,7 +522,8 @@ const FIRST: u64 = 0x40_0000_0000;
 /// Counters of the second pass over one page in each of 200 parts of 2 MiB, with walk caches of two levels.
 fn second_pass(hardware: &str, settings: &[&str]) -> Counters {
     let config = tiny(&[&["memory.bytes=16GiB"], settings].concat());
-    let pass = || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21) + part * 320));
+    let pass =
+        || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21) + part * 320));
     let first = run([map(FIRST, 200 << 9)].into_iter().chain(pass()).collect());
     let runs = [first, run(pass().collect())];
     counted_last(&config, || machine(hardware, &config, "base"), &runs)
@@ -566,9 +572,9 @@ fn areas_follow_changes_of_mappings() {
     let range = |first: u64, pages: u64| AddrRange::new(VirtAddr::new(first), pages << 12);
     let pages = 40 << 9;
     let pass = |first: u64| {
-        [ItemKind::Load, ItemKind::Store].into_iter().flat_map(move |kind| {
-            references(kind, (0..40).map(move |part| first + (part << 21)))
-        })
+        [ItemKind::Load, ItemKind::Store]
+            .into_iter()
+            .flat_map(move |kind| references(kind, (0..40).map(move |part| first + (part << 21))))
     };
     let event = |event| std::iter::once(Step::Event(event));
     let moved = Event::Remap { from: range(FIRST, pages), to: range(FIRST + (1 << 32), 2 * pages) };
@@ -589,5 +595,8 @@ fn areas_follow_changes_of_mappings() {
     assert_eq!(counters.get("os", "tea_entries_copied"), Some(0));
     // All pages were found in an area, but the code's.
     let get = |component, counter| counters.get(component, counter).unwrap();
-    assert_eq!(get("walker.cache.walks", "in_area") + 1 + get("walker", "faulted"), get("walker", "walks"));
+    assert_eq!(
+        get("walker.cache.walks", "in_area") + 1 + get("walker", "faulted"),
+        get("walker", "walks")
+    );
 }

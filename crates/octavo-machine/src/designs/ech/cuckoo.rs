@@ -140,7 +140,12 @@ impl<V: Copy> Cuckoo<V> {
     /// # Errors
     ///
     /// If there is no memory to grow.
-    pub fn insert(&mut self, key: u64, contents: V, frames: &mut Frames) -> Result<(), OutOfMemory> {
+    pub fn insert(
+        &mut self,
+        key: u64,
+        contents: V,
+        frames: &mut Frames,
+    ) -> Result<(), OutOfMemory> {
         if self.growing.is_none() && (self.entries + 1) * 100 > self.capacity() * FULL_PERCENT {
             let count = self.ways.len();
             let ways = new_ways(count, self.ways[0].slots.len() as u64 * GROWTH, frames)?;

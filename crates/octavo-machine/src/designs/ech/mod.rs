@@ -172,7 +172,13 @@ impl CuckooWalker {
 }
 
 impl Walker for CuckooWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(
+        &mut self,
+        table: &dyn HardwareTable,
+        asid: Asid,
+        page: PageNumber,
+        plan: &mut WalkPlan,
+    ) {
         let table: &dyn Any = table;
         let table = table.downcast_ref::<Tables>().expect("the tables of this design");
         plan.start_cycles = START_CYCLES;
@@ -239,7 +245,11 @@ fn probe(table: &Tables, page: PageNumber, probed: [Probed; 3], plan: &mut WalkP
         match probes {
             Probed::No => {}
             Probed::Way(way) => {
-                table.places(page, size).skip(usize::from(way)).take(1).for_each(|at| plan.probe(at));
+                table
+                    .places(page, size)
+                    .skip(usize::from(way))
+                    .take(1)
+                    .for_each(|at| plan.probe(at));
             }
             Probed::All => table.places(page, size).for_each(|at| plan.probe(at)),
         }

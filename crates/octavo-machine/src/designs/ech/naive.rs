@@ -38,8 +38,8 @@ use super::tables::{Section, Tables};
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
-use crate::designs::registry::policies;
 use crate::designs::build::{self, HardwareFormat};
+use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, machine, map,
     references, run, setup, tiny,
@@ -89,7 +89,8 @@ impl Cached {
     fn look_up(&mut self, asid: Asid, page: PageNumber, level: usize) -> Option<Section> {
         let entries = &mut self.entries[level];
         let tag = (asid, number(page, level));
-        let Some(place) = entries.iter().position(|(asid, number, _)| (*asid, *number) == tag) else {
+        let Some(place) = entries.iter().position(|(asid, number, _)| (*asid, *number) == tag)
+        else {
             self.misses[level] += 1;
             return None;
         };
@@ -266,8 +267,7 @@ impl Naive {
         held: Lookup,
     ) -> Option<Translation> {
         let is_store = access.kind() == Access::Store;
-        self.walks_dirty +=
-            u64::from(matches!(held, Lookup::PermissionMiss { is_clean: true }));
+        self.walks_dirty += u64::from(matches!(held, Lookup::PermissionMiss { is_clean: true }));
         let mut cycles = 0;
         let translation = loop {
             let (latency, entry) = self.read(env, page);
@@ -371,7 +371,13 @@ struct Planner {
 }
 
 impl Walker for Planner {
-    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(
+        &mut self,
+        table: &dyn HardwareTable,
+        asid: Asid,
+        page: PageNumber,
+        plan: &mut WalkPlan,
+    ) {
         let tables = tables(table);
         let now = |level| tables.sections(page, level).map(|sections| sections.to_vec());
         let planned = self.cached.plan(asid, page, tables, now);
@@ -618,9 +624,7 @@ fn mixed_pages() -> (Vec<Step>, Vec<u64>) {
 fn mixed_events() -> Vec<(usize, Action)> {
     let (maps, pages) = mixed_pages();
     let pass = |kind| run(references(kind, pages.clone().into_iter()).collect());
-    let unmap = Event::Unmap {
-        range: AddrRange::new(VirtAddr::new(0x40_0000_0000), 3 << 27),
-    };
+    let unmap = Event::Unmap { range: AddrRange::new(VirtAddr::new(0x40_0000_0000), 3 << 27) };
     let mut actions = vec![(0, run(maps))];
     for kind in [ItemKind::Load, ItemKind::Store, ItemKind::Load] {
         actions.extend([(0, pass(kind)), (0, Action::Change(Event::ThreadSwitch { thread: 2 }))]);
@@ -688,11 +692,13 @@ fn walks_find_pages_while_tables_grow() {
     let pass = |kind| run(references(kind, pages()).collect());
     let maps = run(pages().map(|at| map(at, 1)).collect());
     let actions = [maps, pass(ItemKind::Load), pass(ItemKind::Store), pass(ItemKind::Load)];
-    let counters =
-        compare(&config, "base", &actions.map(|action| (0, action))).unwrap();
+    let counters = compare(&config, "base", &actions.map(|action| (0, action))).unwrap();
     let ways = |entries: u64| 3 * entries * 64;
     let walk_tables = 2 * 2 * 64 * 64;
-    assert_eq!(value(&counters, "os", "peak_page_table_bytes"), ways(512) + ways(2048) + walk_tables);
+    assert_eq!(
+        value(&counters, "os", "peak_page_table_bytes"),
+        ways(512) + ways(2048) + walk_tables
+    );
 }
 
 #[test]
@@ -723,7 +729,8 @@ fn one_group_takes_the_place_of_four_reads() {
     config.walker.caches.clear();
     let pages = || (0..60).map(|page| 0x4000_0000 + (page << 12));
     let pass = || references(ItemKind::Load, pages());
-    let runs = [run([map(0x4000_0000, 60)].into_iter().chain(pass()).collect()), run(pass().collect())];
+    let runs =
+        [run([map(0x4000_0000, 60)].into_iter().chain(pass()).collect()), run(pass().collect())];
     for (hardware, references, cycles) in
         [("conventional", 4, 4 * READ_CYCLES), ("ech", 3, START_CYCLES + READ_CYCLES)]
     {

@@ -111,7 +111,11 @@ impl Tables {
     }
 
     /// The addresses that hold the walk-table entry of a base page.
-    pub fn walk_places(&self, page: PageNumber, level: usize) -> impl Iterator<Item = PhysAddr> + '_ {
+    pub fn walk_places(
+        &self,
+        page: PageNumber,
+        level: usize,
+    ) -> impl Iterator<Item = PhysAddr> + '_ {
         let (key, _) = section(page, level);
         self.walk[level].iter().flat_map(move |table| table.places(key))
     }
@@ -137,7 +141,12 @@ impl Tables {
         self.exhausted = self.exhausted.or(done.err());
     }
 
-    fn add(&mut self, page: PageNumber, size: usize, frames: &mut Frames) -> Result<(), OutOfMemory> {
+    fn add(
+        &mut self,
+        page: PageNumber,
+        size: usize,
+        frames: &mut Frames,
+    ) -> Result<(), OutOfMemory> {
         let (key, bit) = (key(page, SIZES[size]), 1 << part(page, SIZES[size]));
         if self.pages[size].is_none() {
             let entries = if size == 1 { entries(frames) } else { FEWEST };
@@ -197,7 +206,12 @@ impl Tables {
         Ok(())
     }
 
-    fn remove(&mut self, page: PageNumber, size: usize, frames: &mut Frames) -> Result<(), OutOfMemory> {
+    fn remove(
+        &mut self,
+        page: PageNumber,
+        size: usize,
+        frames: &mut Frames,
+    ) -> Result<(), OutOfMemory> {
         let (key, bit) = (key(page, SIZES[size]), 1 << part(page, SIZES[size]));
         let Some(table) = &mut self.pages[size] else { return Ok(()) };
         let Some((_, present)) = table.find_mut(key) else { return Ok(()) };

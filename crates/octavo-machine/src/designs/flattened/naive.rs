@@ -170,7 +170,13 @@ struct NaiveWalker {
 }
 
 impl Walker for NaiveWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(
+        &mut self,
+        table: &dyn HardwareTable,
+        asid: Asid,
+        page: PageNumber,
+        plan: &mut WalkPlan,
+    ) {
         let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
         let mut way = table.way(page);
         for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
@@ -192,7 +198,8 @@ impl Walker for NaiveWalker {
         let (last, above) = way.split_last().unwrap();
         plan.entry = is_mapped(&table.pages, page).then_some(last.1);
         for (level, _) in above {
-            let cache = WALK_CACHES.iter().position(|(cached_level, _)| cached_level == level).unwrap();
+            let cache =
+                WALK_CACHES.iter().position(|(cached_level, _)| cached_level == level).unwrap();
             let key = (asid, page / pages_of_entry(*level));
             let entries = &mut self.cached[cache];
             entries.retain(|entry| *entry != key);
@@ -251,7 +258,8 @@ fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
     let setting = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
     let (guest, host) = (setting(""), setting("host."));
     let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
-    let (bytes, host_bytes) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
+    let (bytes, host_bytes) =
+        (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
     let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
     let mut settings: Vec<&str> = walk_caches.to_vec();
     settings.extend([Some(bytes.as_str()), guest.as_deref()].into_iter().flatten());
@@ -276,9 +284,14 @@ fn merging(config: &MachineConfig, upper: bool, lower: bool) -> MachineConfig {
 
 /// Plays actions on the design and its twin, and compares all counters; with large pages, all but the number of entries
 /// written, since every page of the twin has one entry.
-fn compare(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
+fn compare(
+    config: &MachineConfig,
+    policy: &str,
+    actions: &[(usize, Action)],
+) -> Result<Counters, TestCaseError> {
     let machines = [machine("flattened", config, policy), naive(config, policy)];
-    let has_large = policy != "base" || config.host.as_ref().is_some_and(|host| host.policy != "base");
+    let has_large =
+        policy != "base" || config.host.as_ref().is_some_and(|host| host.policy != "base");
     if !has_large {
         return twins::compare(config, machines, actions);
     }
@@ -292,7 +305,11 @@ fn compare(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) ->
 }
 
 /// Plays actions on the design and on ordinary radix trees, and compares all counters.
-fn compare_to_radix(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<(), TestCaseError> {
+fn compare_to_radix(
+    config: &MachineConfig,
+    policy: &str,
+    actions: &[(usize, Action)],
+) -> Result<(), TestCaseError> {
     let machines = ["flattened", "conventional"].map(|hardware| machine(hardware, config, policy));
     twins::compare(config, machines, actions).map(|_| ())
 }
@@ -372,7 +389,11 @@ fn second_pass(hardware: &str, settings: &[&str], policy: &str) -> (u64, u64) {
     let config = tiny(&[&["memory.bytes=16GiB"], settings].concat());
     let pass = || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21)));
     let first = run([map(FIRST, 200 << 9)].into_iter().chain(pass()).collect());
-    let counters = counted_last(&config, || machine(hardware, &config, policy), &[first, run(pass().collect())]);
+    let counters = counted_last(
+        &config,
+        || machine(hardware, &config, policy),
+        &[first, run(pass().collect())],
+    );
     ["references", "walks"].map(|counter| counters.get("walker", counter).unwrap()).into()
 }
 
@@ -394,7 +415,8 @@ fn unmapping_frees_nodes() {
     let loads = references(ItemKind::Load, (0..4).map(|part| FIRST + (part << 30)));
     let steps: Vec<Step> = [map(FIRST, 4 << 18)].into_iter().chain(loads).collect();
     let bytes = |steps: Vec<Step>| {
-        let counters = counted(&config, vec![machine("flattened", &config, "base")], &[(0, run(steps))]);
+        let counters =
+            counted(&config, vec![machine("flattened", &config, "base")], &[(0, run(steps))]);
         counters[0].get("os", "page_table_bytes").unwrap() >> 20
     };
     // The root, the node of the code, and those of four GiB.

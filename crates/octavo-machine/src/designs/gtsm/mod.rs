@@ -72,7 +72,11 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
 
 /// Cached bitmaps.
 fn own_state(config: &MachineConfig) -> Vec<Part> {
-    vec![Part::fully_associative("gtsm.bitmap_entries", config.designs.get::<GtsmSettings>().bitmap_entries, 1)]
+    vec![Part::fully_associative(
+        "gtsm.bitmap_entries",
+        config.designs.get::<GtsmSettings>().bitmap_entries,
+        1,
+    )]
 }
 
 /// Rejects faulty frames in guest memory: the faults belong to host memory.

@@ -107,7 +107,8 @@ impl Policy for GtsmPolicy {
             if memory.process(process).table.gapped(page).is_some() {
                 return Ok(());
             }
-            memory.counters.fallbacks += u64::from(memory.process(process).table.leaf(page).is_none());
+            memory.counters.fallbacks +=
+                u64::from(memory.process(process).table.leaf(page).is_none());
         }
         place_last(memory, process, page, vma.rights)
     }

@@ -45,18 +45,31 @@ impl MixArray {
     }
 
     /// The sets of the base pages between the first and the last superpage of a bundle, each once.
-    fn mirrors_of(&self, entry: MixEntry, first: u64, order: u8) -> impl Iterator<Item = usize> + use<> {
+    fn mirrors_of(
+        &self,
+        entry: MixEntry,
+        first: u64,
+        order: u8,
+    ) -> impl Iterator<Item = usize> + use<> {
         let geometry = self.sets.geometry();
-        let superpages = u128::BITS - entry.members.leading_zeros() - entry.members.trailing_zeros();
+        let superpages =
+            u128::BITS - entry.members.leading_zeros() - entry.members.trailing_zeros();
         let pages = (u64::from(superpages) << order).min(geometry.sets() as u64);
         let start = first << order;
         (start..start + pages).map(move |page| geometry.set_of(page))
     }
 
     /// Fills a bundle, whose first superpage is `first`, into a set.
-    fn fill_set(&mut self, set: usize, asid: Asid, order: u8, (mut first, mut entry): (u64, MixEntry)) {
+    fn fill_set(
+        &mut self,
+        set: usize,
+        asid: Asid,
+        order: u8,
+        (mut first, mut entry): (u64, MixEntry),
+    ) {
         let group = first / self.group;
-        let distance = |first: u64, entry: MixEntry| entry.page.frame().raw().wrapping_sub(first << order);
+        let distance =
+            |first: u64, entry: MixEntry| entry.page.frame().raw().wrapping_sub(first << order);
         let kind = |first, entry: MixEntry| {
             (distance(first, entry), entry.page.is_writable(), entry.page.is_dirty())
         };
@@ -143,7 +156,8 @@ impl EntryArray<MixEntry> for MixArray {
     ) -> Option<Evicted<MixEntry>> {
         let order = size.base_shift();
         if order == 0 {
-            let (key, entry) = self.sets.insert(self.set_of(page.raw()), key(asid, page, 0), entry)?;
+            let (key, entry) =
+                self.sets.insert(self.set_of(page.raw()), key(asid, page, 0), entry)?;
             let (first, order) = parts(key);
             return Some((Asid::of(key), first, Translation { size: size_of(order), entry }));
         }

@@ -33,7 +33,9 @@ mod entry;
 mod naive;
 mod settings;
 
-use octavo_config::{DesignTable, Fill, FirstLevel, MachineConfig, PageSizes, TlbArray, TlbLevel, Ways};
+use octavo_config::{
+    DesignTable, Fill, FirstLevel, MachineConfig, PageSizes, TlbArray, TlbLevel, Ways,
+};
 use octavo_hw::SetArray;
 use octavo_os::page_table::{Entry, PageTable};
 use octavo_os::policy::OsConfig;

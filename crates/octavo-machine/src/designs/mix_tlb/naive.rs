@@ -114,7 +114,12 @@ impl Level {
     }
 
     /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
-    fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
+    fn look_up(
+        &mut self,
+        asid: Asid,
+        page: u64,
+        (stores, lookups): (bool, u64),
+    ) -> Option<(Held, bool)> {
         let set = self.set_of(page);
         let set = &mut self.sets[set];
         let with_page: Vec<_> = (0..set.len()).filter(|at| set[*at].has(asid, page)).collect();
@@ -225,7 +230,9 @@ struct Naive {
 impl Naive {
     fn new(config: &MachineConfig) -> Self {
         let settings = *config.designs.get::<MixTlbSettings>();
-        let FirstLevel::Split { l1i, l1d } = &config.tlb.first else { panic!("a split first level") };
+        let FirstLevel::Split { l1i, l1d } = &config.tlb.first else {
+            panic!("a split first level")
+        };
         Naive {
             first: [l1i, l1d].map(|level| Level::new(level, settings, false)),
             second: config.tlb.l2.as_ref().map(|level| Level::new(level, settings, true)),
@@ -233,7 +240,13 @@ impl Naive {
     }
 
     /// Walks to a page. Returns the entry that a TLB may hold for it.
-    fn walked(&mut self, env: &mut Env, page: PageNumber, access: LineAccess, is_clean: bool) -> Option<Held> {
+    fn walked(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        is_clean: bool,
+    ) -> Option<Held> {
         let walked = self.walk(env, page, access, is_clean)?;
         let base_pages = walked.size.bytes() >> 12;
         let own = page.raw() / base_pages;
@@ -245,11 +258,11 @@ impl Naive {
             let own_tables: Vec<_> = env.tables(page).collect();
             let other_tables: Vec<_> = env.tables(other).collect();
             let pairs = own_tables.iter().zip(&other_tables);
-            if base_pages > 1
-                && own_tables.len() == other_tables.len()
-                && { pairs }.all(|(own, other)| continues(*own, *other, distance, base_pages))
+            if base_pages > 1 && own_tables.len() == other_tables.len() && { pairs }
+                .all(|(own, other)| continues(*own, *other, distance, base_pages))
             {
-                frames.insert(number, first_frame.wrapping_add_signed(distance * base_pages as i64));
+                frames
+                    .insert(number, first_frame.wrapping_add_signed(distance * base_pages as i64));
             }
         }
         let (is_writable, is_dirty) = (walked.entry.is_writable(), walked.entry.is_dirty());
@@ -284,7 +297,9 @@ fn continues(
     base_pages: u64,
 ) -> bool {
     let by = distance * base_pages as i64;
-    let (Some(own_leaf), Some(other_leaf)) = (table.leaf(own), table.leaf(other)) else { return false };
+    let (Some(own_leaf), Some(other_leaf)) = (table.leaf(own), table.leaf(other)) else {
+        return false;
+    };
     let pages = own_leaf.size.bytes() >> 12;
     let is_seen = if pages > base_pages {
         own.raw() / pages == other.raw() / pages
@@ -333,7 +348,10 @@ impl Design for Naive {
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
-        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(space.asid, pages));
+        self.first
+            .iter_mut()
+            .chain(&mut self.second)
+            .for_each(|level| level.drop_all(space.asid, pages));
     }
 
     fn flush(&mut self) {
@@ -419,11 +437,13 @@ fn mapped() -> Vec<Step> {
 /// Random references to these superpages, and changes of them.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let superpage = 0..SUPERPAGES;
-    let reference = (prop::bool::weighted(0.3), superpage.clone(), 0u64..512).prop_map(|(stores, superpage, page)| {
-        let kind = if stores { ItemKind::Store } else { ItemKind::Load };
-        let address = FIRST + (superpage << 21) + (page << 12);
-        references(kind, [address].into_iter()).next().unwrap()
-    });
+    let reference = (prop::bool::weighted(0.3), superpage.clone(), 0u64..512).prop_map(
+        |(stores, superpage, page)| {
+            let kind = if stores { ItemKind::Store } else { ItemKind::Load };
+            let address = FIRST + (superpage << 21) + (page << 12);
+            references(kind, [address].into_iter()).next().unwrap()
+        },
+    );
     let change = (superpage, 1u64..4, 0usize..4).prop_map(|(superpage, count, kind)| match kind {
         0 => Step::Event(Event::Unmap { range: range(superpage, 1) }),
         1 => protect(superpage, count, 1),
@@ -473,9 +493,11 @@ proptest! {
 
 #[test]
 fn compared_events_occur() {
-    let each = |kind| references(kind, (0..SUPERPAGES << 9).step_by(97).map(|page| FIRST + (page << 12)));
+    let each =
+        |kind| references(kind, (0..SUPERPAGES << 9).step_by(97).map(|page| FIRST + (page << 12)));
     let clean = [ItemKind::Load, ItemKind::Store];
-    let clean = clean.into_iter().flat_map(|kind| references(kind, [FIRST + (3 << 21)].into_iter()));
+    let clean =
+        clean.into_iter().flat_map(|kind| references(kind, [FIRST + (3 << 21)].into_iter()));
     let mut steps = [mapped(), vec![protect(0, SUPERPAGES, 1), protect(0, SUPERPAGES, 3)]].concat();
     steps.extend(each(ItemKind::Load).chain(clean).chain(each(ItemKind::Load)));
     let actions = [(0, run(steps)), (0, Action::Fork), (1, run(each(ItemKind::Store).collect()))];
@@ -504,7 +526,8 @@ fn walks_and_entries(settings: MixTlbSettings, sets: u64, superpages: u64) -> (u
     l1d.arrays["4k"].entries = 2 * sets;
     let dropped = vec![protect(0, SUPERPAGES, 1), protect(0, SUPERPAGES, 3)];
     let pages = (0..superpages << 9).map(|page| FIRST + (page << 12));
-    let runs = [run([mapped(), dropped].concat()), run(references(ItemKind::Load, pages).collect())];
+    let runs =
+        [run([mapped(), dropped].concat()), run(references(ItemKind::Load, pages).collect())];
     let counters = counted_last(&config, || machine("mix_tlb", &config, "thp"), &runs);
     (counters.get("walker", "walks").unwrap(), counters.get("tlb.l1d.mix", "bundles").unwrap())
 }

@@ -81,7 +81,11 @@ impl EntryArray<MosaicEntry> for MosaicArray {
     }
 
     #[inline(always)]
-    fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<MosaicEntry>, Slot)> {
+    fn look_up(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+    ) -> Option<(Translation<MosaicEntry>, Slot)> {
         match self.look_up_in_table(asid, page) {
             None => self.pages.look_up(asid, page),
             found => found,

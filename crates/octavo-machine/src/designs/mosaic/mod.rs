@@ -46,7 +46,9 @@ use self::entry::{Layout, MosaicEntry, Toc};
 use self::policy::{HASHED_FRAMES, IcebergConfig};
 use self::settings::MosaicSettings;
 use super::conventional::OfWalk;
-use super::registry::{Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware};
+use super::registry::{
+    Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware,
+};
 use super::{Conventional, build};
 use crate::config::ConfigError;
 use crate::env::Env;
@@ -78,7 +80,12 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     };
     let first = settings.first_level.then_some(layout);
     build::machine(config, setup, os, || {
-        Conventional::<MosaicEntry>::with_settings(&config.tlb, first, Some(layout), setup.instructions)
+        Conventional::<MosaicEntry>::with_settings(
+            &config.tlb,
+            first,
+            Some(layout),
+            setup.instructions,
+        )
     })
 }
 
@@ -106,7 +113,8 @@ fn own_state(config: &MachineConfig) -> Vec<Part> {
     let of_level = |level: &TlbLevel| {
         let arrays = level.arrays.values().filter_map(|array| array.geometry().ok());
         let larger = arrays.map(|geometry| {
-            SetArray::<MosaicEntry>::most_bytes(geometry) - SetArray::<Payload>::most_bytes(geometry)
+            SetArray::<MosaicEntry>::most_bytes(geometry)
+                - SetArray::<Payload>::most_bytes(geometry)
         });
         larger.sum::<u64>()
     };
@@ -162,7 +170,11 @@ mod tests {
         let hardware = TranslationHardware::by_name("mosaic").unwrap();
         let os = policies().parse("iceberg").unwrap();
         let refused = hardware.make(&config, &setup(&config), &os).map(|_| ()).unwrap_err();
-        assert!(refused.to_string().starts_with("mosaic: a guest's page may be in any frame of the host"));
+        assert!(
+            refused
+                .to_string()
+                .starts_with("mosaic: a guest's page may be in any frame of the host")
+        );
     }
 
     #[test]

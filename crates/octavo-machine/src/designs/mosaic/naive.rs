@@ -19,7 +19,9 @@ use octavo_os::policy::{Fault, OsConfig, Policy, PolicyConfig, PolicySettings};
 use octavo_os::vmas::Pages;
 use octavo_os::{Memory, Placement, ProcessId};
 use octavo_trace::splitmix;
-use octavo_types::{AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, Protection, VirtAddr};
+use octavo_types::{
+    AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, Protection, VirtAddr,
+};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +30,8 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::designs::build;
 use crate::designs::twins::{
-    self, Action, actions, all_events, configs, counted, counted_last, machine, map, references, run, setup,
-    tiny,
+    self, Action, actions, all_events, configs, counted, counted_last, machine, map, references,
+    run, setup, tiny,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -96,7 +98,19 @@ impl Level {
         let ways = array.ways.of(array.entries);
         let sets = (0..array.entries / ways).map(|_| Vec::new()).collect();
         let (hits, misses, fills, filled_pages, pages_alone) = (0, 0, 0, 0, 0);
-        Level { component, names, base, arity, sets, ways: ways as usize, hits, misses, fills, filled_pages, pages_alone }
+        Level {
+            component,
+            names,
+            base,
+            arity,
+            sets,
+            ways: ways as usize,
+            hits,
+            misses,
+            fills,
+            filled_pages,
+            pages_alone,
+        }
     }
 
     /// The set of a table, or of a page alone.
@@ -208,7 +222,8 @@ impl Naive {
     /// A page as the page table has it, and whether it is in one of its candidates; `None` if no walk may fill it.
     fn page(&self, env: &Env, page: u64) -> Option<(Held, bool)> {
         let number = PageNumber::new(page);
-        let (leaf, (is_accessed, is_dirty)) = (env.table().leaf(number)?, env.table().used(number)?);
+        let (leaf, (is_accessed, is_dirty)) =
+            (env.table().leaf(number)?, env.table().used(number)?);
         let frame = leaf.frame_of(number).raw();
         let is_candidate = candidates(env.process(), page, self.frames).contains(&frame);
         let held = Held { frame, is_writable: leaf.rights.write, is_dirty };
@@ -317,7 +332,12 @@ impl Policy for NaiveIceberg {
 }
 
 impl Placement for NaiveIceberg {
-    fn choose(&mut self, frames: &Frames, process: ProcessId, page: PageNumber) -> Option<FrameNumber> {
+    fn choose(
+        &mut self,
+        frames: &Frames,
+        process: ProcessId,
+        page: PageNumber,
+    ) -> Option<FrameNumber> {
         let mut all = candidates(process, page.raw(), frames.shape().frames());
         let is_free = |frame: &u64| frames.owner(FrameNumber::new(*frame)).is_none();
         let start = splitmix(page.raw() ^ u64::from(process.0) << 45 ^ 7 << 61);

@@ -33,8 +33,8 @@ fn region_page(env: &Env, page: PageNumber) -> Option<PageNumber> {
 pub fn read_bitmaps(env: &mut Env, page: PageNumber) -> Option<bool> {
     if let Some(own) = own_page(env, page) {
         let at = env.os().memory().frames.hole_bitmaps().line_of(own.region.frame);
-        let (start, cost) = env
-            .with_host_port(|host, port| host.place_by_register(guest_page(at.frame()), port))?;
+        let (start, cost) =
+            env.with_host_port(|host, port| host.place_by_register(guest_page(at.frame()), port))?;
         let at = PhysAddr::new(start.raw() + (at.raw() - at.frame().start().raw()));
         let latency_cycles = cost + env.read_table(at);
         env.extend_walk(latency_cycles);
@@ -53,7 +53,8 @@ pub fn read_bitmaps(env: &mut Env, page: PageNumber) -> Option<bool> {
 pub fn bitmap_word(env: &Env, page: PageNumber) -> u32 {
     let Some(backing) = region_page(env, page) else { return 0 };
     let bitmaps = env.os().memory().frames.hole_bitmaps();
-    let own = own_page(env, page).map_or(0, |perforated| bitmaps.word(perforated.region.frame_of(page)));
+    let own =
+        own_page(env, page).map_or(0, |perforated| bitmaps.word(perforated.region.frame_of(page)));
     own | host::bitmap_word(env.host(), backing)
 }
 

@@ -179,7 +179,9 @@ impl Perforated {
         access: LineAccess,
     ) -> Option<L2Lookup> {
         let found = self.l2.as_mut().and_then(|l2| env.look_up_l2(l2, page));
-        let Some(mut translation) = found.map(|found| found.page()) else { return Some(L2Lookup::Complete(Lookup::Miss)) };
+        let Some(mut translation) = found.map(|found| found.page()) else {
+            return Some(L2Lookup::Complete(Lookup::Miss));
+        };
         if translation.is_perforated() {
             self.counts.hits += 1;
             let is_hole = match self.look_up_hole(env, page, &translation) {
@@ -223,14 +225,13 @@ impl Perforated {
             if is_cached {
                 self.fill_l2(asid, page, translation);
             }
-            let known =
-                if has_no_bits { None } else { self.look_up_hole(env, page, &translation) };
+            let known = if has_no_bits { None } else { self.look_up_hole(env, page, &translation) };
             has_no_bits = false;
             let (is_hole, has_changed) = match known {
                 Some(is_hole) => (is_hole, false),
                 None => {
-                    let (fetched, has_changed) = env
-                        .noting_changes(|env| self.fetch_bitmap(env, page, &translation, true));
+                    let (fetched, has_changed) =
+                        env.noting_changes(|env| self.fetch_bitmap(env, page, &translation, true));
                     (fetched?, has_changed)
                 }
             };

@@ -39,8 +39,8 @@ use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::env::Env;
-use crate::state::{Part, Payload};
 use crate::front::LineAccess;
+use crate::state::{Part, Payload};
 use crate::tlb::{Lookup, TlbEntry, Translation};
 
 #[cfg(test)]
@@ -178,8 +178,9 @@ impl Table {
             let numbers = pages.start >> order..((pages.end - 1) >> order) + 1;
             if numbers.end - numbers.start > array.len() as u64 {
                 let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
-                dropped += array
-                    .invalidate_if(|key, _| Asid::of(key) == asid && numbers.contains(&number(key)));
+                dropped += array.invalidate_if(|key, _| {
+                    Asid::of(key) == asid && numbers.contains(&number(key))
+                });
                 continue;
             }
             for number in numbers {

@@ -29,8 +29,8 @@ use super::PomTlbSettings;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
-use crate::designs::registry::policies;
 use crate::designs::build::{self, Tables};
+use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     fitting_pages, machine, map, references, run, setup, tiny,
@@ -304,7 +304,11 @@ fn second_pass_over_fitting_pages_never_walks() {
                 let (mut maps, pages) = fitting_pages();
                 let pass: Vec<_> = references(kind, pages.into_iter()).collect();
                 maps.extend(pass.clone());
-                let counters = counted_last(&config, || machine("pom_tlb", &config, policy), &[run(maps), run(pass)]);
+                let counters = counted_last(
+                    &config,
+                    || machine("pom_tlb", &config, policy),
+                    &[run(maps), run(pass)],
+                );
                 let get = |component, counter| counters.get(component, counter);
                 let misses = get("tlb.l2", "misses");
                 assert!(misses > Some(80));

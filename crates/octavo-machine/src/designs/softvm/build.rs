@@ -1,7 +1,7 @@
 //! Constructors and registration of machines with virtual caches.
 
-use octavo_config::{DesignSettings, DesignTable, MachineConfig};
 use super::settings::TableKind;
+use octavo_config::{DesignSettings, DesignTable, MachineConfig};
 use octavo_hw::{CacheConfig, Geometry, ServedBy, SetArray, VirtualCacheError, VirtualCaches};
 use octavo_os::policy::OsConfig;
 use octavo_types::values::size_text;
@@ -54,11 +54,7 @@ const fn hardware(
     name: &'static str,
     make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 ) -> TranslationHardware {
-    TranslationHardware {
-        replaces_tlbs: true,
-        own_state,
-        ..TranslationHardware::new(name, make)
-    }
+    TranslationHardware { replaces_tlbs: true, own_state, ..TranslationHardware::new(name, make) }
 }
 
 /// An invalid virtual cache.

@@ -13,8 +13,8 @@ impl<T: Translator> Softvm<T> {
     pub(super) fn charged_cycles(&self) -> Charged {
         let cycles = &self.config.cycles;
         let Counts { events, write_backs, missed, .. } = &self.counts;
-        let translation = events.cycles(cycles, T::IS_HARDWARE)
-            + write_backs.cycles(cycles, T::IS_HARDWARE);
+        let translation =
+            events.cycles(cycles, T::IS_HARDWARE) + write_backs.cycles(cycles, T::IS_HARDWARE);
         let sweeps = self.pages.sweeps.cycles(cycles);
         let [walks, handlers] = if T::IS_HARDWARE { [translation, 0] } else { [0, translation] };
         Charged {

@@ -4,9 +4,9 @@
 //! have physical addresses. So there are no sweeps and no synonyms, and write-backs need no translation.
 //! Pages of page tables are cached by addresses of their own.
 
-use octavo_config::MachineConfig;
 use super::build::invalid_cache;
 use super::settings::SoftvmConfig;
+use octavo_config::MachineConfig;
 use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, ServedBy, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
@@ -47,8 +47,8 @@ impl Physical {
     /// A machine with empty TLB and caches.
     pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         let config = *machine.designs.get::<SoftvmConfig>();
-        let caches = VirtualCaches::new(&config.caches(machine), instructions)
-            .map_err(invalid_cache)?;
+        let caches =
+            VirtualCaches::new(&config.caches(machine), instructions).map_err(invalid_cache)?;
         let line_bytes = machine.cache.line_bytes;
         Ok(Physical {
             tlb: SoftTlb::new(config.tlb, instructions),

@@ -1,8 +1,6 @@
 //! `[softvm]`: the settings of machines with virtual caches, and their checks.
 
-use octavo_config::check::{
-    IsLater, SizedArray, check_geometry, check_latency, check_range,
-};
+use octavo_config::check::{IsLater, SizedArray, check_geometry, check_latency, check_range};
 use octavo_config::{
     CacheLevel, DesignSettings, InvalidValue, MachineConfig, PrefetchConfig, Ways, written,
 };
@@ -327,7 +325,12 @@ impl DesignSettings for SoftvmConfig {
             check_geometry(&lines.of_own_lines(), is_later)?;
         }
         let instructions = softvm.kernel.handler_instructions;
-        check_range("softvm.kernel.handler_instructions", instructions, 1, MAX_HANDLER_INSTRUCTIONS)?;
+        check_range(
+            "softvm.kernel.handler_instructions",
+            instructions,
+            1,
+            MAX_HANDLER_INSTRUCTIONS,
+        )?;
         let SoftvmCycles {
             l2_cycles,
             memory_cycles,
@@ -398,8 +401,9 @@ struct Lines {
 
 /// Checks that lines of a level consist of whole lines of the level before it.
 fn check_lines(lines: &Lines, before: &Lines, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
-    let may_be =
-        |least: u64| lines.bytes.is_power_of_two() && (least..=MAX_LINE_BYTES).contains(&lines.bytes);
+    let may_be = |least: u64| {
+        lines.bytes.is_power_of_two() && (least..=MAX_LINE_BYTES).contains(&lines.bytes)
+    };
     if may_be(before.bytes) {
         return Ok(());
     }

@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use super::{CaConfig, SpotSettings};
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
+use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
 use crate::designs::twins::{
-    Action, GUEST, actions, all_events, configs, counted, differences, counted_last, guest_configs, load,
-    machine, map, run_loads, setup, tiny,
+    Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
+    load, machine, map, run_loads, setup, tiny,
 };
-use crate::designs::Conventional;
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
@@ -74,7 +74,8 @@ fn run_pages(table: &PageTable, page: u64, enough: u64) -> u64 {
         let expected = frame as i64 + other as i64 - page as i64;
         mapped(table, other).is_some_and(|found| found == (expected as u64, rights))
     };
-    let before = (0..page).rev().take(enough as usize).take_while(|other| continues(*other)).count();
+    let before =
+        (0..page).rev().take(enough as usize).take_while(|other| continues(*other)).count();
     let after = (page + 1..).take(enough as usize).take_while(|other| continues(*other)).count();
     (before + 1 + after) as u64
 }
@@ -83,11 +84,19 @@ fn run_pages(table: &PageTable, page: u64, enough: u64) -> u64 {
 fn faults(env: &Env) -> u64 {
     let mut counters = Counters::default();
     env.report(&mut counters);
-    ["walker", "walker.host"].map(|component| counters.get(component, "faulted").unwrap_or(0)).iter().sum()
+    ["walker", "walker.host"]
+        .map(|component| counters.get(component, "faulted").unwrap_or(0))
+        .iter()
+        .sum()
 }
 
 impl Naive {
-    fn walk_and_learn(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
+    fn walk_and_learn(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
         let (asid, site) = (env.asid(), env.site());
         self.time += 1;
         let time = self.time;
@@ -111,7 +120,8 @@ impl Naive {
             self.counts[HIDDEN] += if is_right { cycles } else { 0 };
         }
         let most = self.settings.run_pages + 1;
-        let is_long = env.tables(page).all(|(table, page)| run_pages(table, page.raw(), most) >= most);
+        let is_long =
+            env.tables(page).all(|(table, page)| run_pages(table, page.raw(), most) >= most);
         self.counts[SHORT_RUNS] += u64::from(!is_long);
         let offset = page.raw() as i64 - frame;
         match self.known.iter().position(|known| (known.asid, known.site) == (asid, site)) {
@@ -126,8 +136,11 @@ impl Naive {
             None if is_long => {
                 let sets = self.settings.sets;
                 let in_set = |known: &Known| known.site % sets == site % sets;
-                if self.known.iter().filter(|known| in_set(known)).count() as u64 == self.settings.ways {
-                    let idle = self.known.iter().filter(|known| in_set(known) && known.confidence == 0);
+                if self.known.iter().filter(|known| in_set(known)).count() as u64
+                    == self.settings.ways
+                {
+                    let idle =
+                        self.known.iter().filter(|known| in_set(known) && known.confidence == 0);
                     let mut idle: Vec<u64> = idle.map(|known| known.time).collect();
                     idle.sort_unstable();
                     let Some(oldest) = idle.first().copied() else {
@@ -161,7 +174,12 @@ impl Design for Naive {
         let is_data = access.kind() != Access::Fetch;
         let walked = match held {
             Lookup::Miss if is_data => self.walk_and_learn(env, page, access)?,
-            _ => self.walk(env, page, access, matches!(held, Lookup::PermissionMiss { is_clean: true }))?,
+            _ => self.walk(
+                env,
+                page,
+                access,
+                matches!(held, Lookup::PermissionMiss { is_clean: true }),
+            )?,
         };
         self.conventional.fill_l2(env.asid(), page, walked, held);
         match is_in_first {
@@ -192,7 +210,10 @@ impl Design for Naive {
             ("wrong", counts[WRONG]),
             ("cycles_hidden", counts[HIDDEN]),
             ("faulted", counts[FAULTED]),
-            ("cycles_flushes", (counts[WRONG] - counts[FAULTED]) * u64::from(self.settings.flush_cycles)),
+            (
+                "cycles_flushes",
+                (counts[WRONG] - counts[FAULTED]) * u64::from(self.settings.flush_cycles),
+            ),
             ("fills", counts[FILLS]),
             ("without_room", counts[WITHOUT_ROOM]),
             ("short_runs", counts[SHORT_RUNS]),
@@ -228,7 +249,9 @@ struct NaiveCa {
 
 impl NaiveCa {
     fn of_mapping(&self, fault: &Fault) -> Vec<(ProcessId, u64, i64)> {
-        let is_of = |placed: &&(ProcessId, u64, i64)| placed.0 == fault.process && fault.mapping.contains(&placed.1);
+        let is_of = |placed: &&(ProcessId, u64, i64)| {
+            placed.0 == fault.process && fault.mapping.contains(&placed.1)
+        };
         self.offsets.iter().filter(is_of).copied().collect()
     }
 
@@ -269,7 +292,8 @@ impl NaiveCa {
         let length = |run: &Range<u64>| run.end - run.start;
         let longest = runs.iter().map(length).max();
         let fits = runs.iter().find(|run| length(run) >= wanted);
-        let Some(run) = fits.or_else(|| runs.iter().find(|run| Some(length(run)) == longest)) else {
+        let Some(run) = fits.or_else(|| runs.iter().find(|run| Some(length(run)) == longest))
+        else {
             // The next search begins at the start of memory.
             self.rover = 0;
             return false;
@@ -285,7 +309,13 @@ impl NaiveCa {
     }
 
     /// Takes the target of a page if it is free.
-    fn take(&self, memory: &mut Memory, fault: &Fault, page: u64, order: Order) -> Option<FrameNumber> {
+    fn take(
+        &self,
+        memory: &mut Memory,
+        fault: &Fault,
+        page: u64,
+        order: Order,
+    ) -> Option<FrameNumber> {
         let frame = FrameNumber::new(u64::try_from(self.target(fault, page)?).ok()?);
         memory.frames.allocate_at(frame, order, Owner::Data).then_some(frame)
     }
@@ -301,7 +331,10 @@ impl NaiveCa {
             };
             if is_placed && let Some(frame) = self.take(memory, fault, first, Order::HUGE) {
                 let pages = first..first + 512;
-                if memory.map_run(fault.process, &pages, frame, PageSize::HUGE, fault.vma.rights).is_ok() {
+                if memory
+                    .map_run(fault.process, &pages, frame, PageSize::HUGE, fault.vma.rights)
+                    .is_ok()
+                {
                     return true;
                 }
             }
@@ -344,7 +377,13 @@ impl Policy for NaiveCa {
         }
     }
 
-    fn mapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages, _: &Vma) -> Result<(), OutOfMemory> {
+    fn mapped(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        pages: &Pages,
+        _: &Vma,
+    ) -> Result<(), OutOfMemory> {
         if memory.leaves(process, pages).is_empty() {
             self.moving(memory, process, pages);
         }
@@ -485,7 +524,10 @@ fn compared_events_occur() {
             let policy = NaiveCaConfig { huge, offsets: 64 };
             let counters = compare_one(&config, policy, &all_events()).unwrap();
             for counter in ["right", "wrong", "faulted", "fills", "misses"] {
-                assert!(counters.get("spot", counter).unwrap() > 0, "{counter} huge={huge} {settings:?}");
+                assert!(
+                    counters.get("spot", counter).unwrap() > 0,
+                    "{counter} huge={huge} {settings:?}"
+                );
             }
         }
     }
@@ -520,8 +562,16 @@ fn one_instruction_in_one_run_is_predicted_after_two_misses() {
         let [plain, counters] = ["conventional", "spot"]
             .map(|hardware| counted_by(hardware, "ca:largest=4KiB", settings, &actions));
         let count = |counter| get(&counters, counter);
-        assert_eq!((count("accesses"), count("misses"), count("fills")), (100, 1, 1), "guest: {guest}");
-        assert_eq!((count("right"), count("wrong"), count("cycles_flushes")), (98, 0, 0), "guest: {guest}");
+        assert_eq!(
+            (count("accesses"), count("misses"), count("fills")),
+            (100, 1, 1),
+            "guest: {guest}"
+        );
+        assert_eq!(
+            (count("right"), count("wrong"), count("cycles_flushes")),
+            (98, 0, 0),
+            "guest: {guest}"
+        );
         // Hidden cycles take no time.
         let [all, left] = [&plain, &counters].map(|one| one.get("core", "cycles_walks").unwrap());
         assert_eq!(left, all - count("cycles_hidden"), "guest: {guest}");
@@ -535,7 +585,12 @@ fn without_contiguity_nothing_is_predicted() {
     let counted = |policy| {
         let touch = pages(FIRST).rev().map(|at| load(2, at));
         let touch = run_loads([map(FIRST, 100)].into_iter().chain(touch).collect());
-        counted_by("spot", policy, &[], &[touch, run_loads(pages(FIRST).map(|at| load(0, at)).collect())])
+        counted_by(
+            "spot",
+            policy,
+            &[],
+            &[touch, run_loads(pages(FIRST).map(|at| load(0, at)).collect())],
+        )
     };
     let scattered = counted("base");
     assert_eq!((get(&scattered, "predictions"), get(&scattered, "fills")), (0, 0));
@@ -553,10 +608,14 @@ fn each_instruction_has_its_own_offset() {
         let touch = pages(FIRST).chain(pages(second)).map(|at| load(2, at));
         let touch = [map(FIRST, 100), map(second, 100)].into_iter().chain(touch).collect();
         let in_turn = pages(FIRST).zip(pages(second));
-        let in_turn = in_turn.flat_map(|(one, other)| {
-            [load(instructions[0], one), load(instructions[1], other)]
-        });
-        counted_by("spot", "ca:largest=4KiB", &[], &[run_loads(touch), run_loads(in_turn.collect())])
+        let in_turn = in_turn
+            .flat_map(|(one, other)| [load(instructions[0], one), load(instructions[1], other)]);
+        counted_by(
+            "spot",
+            "ca:largest=4KiB",
+            &[],
+            &[run_loads(touch), run_loads(in_turn.collect())],
+        )
     };
     assert_eq!(get(&counted([0, 1]), "right"), 2 * 98);
     assert_eq!(get(&counted([0, 0]), "right"), 0);
@@ -586,7 +645,11 @@ fn a_predicted_reference_waits_for_the_look_up() {
 /// An operating system with the policy, and a process with these mappings: first page, pages.
 fn system(frames: u64, config: CaConfig, mappings: &[(u64, u64)]) -> (Os, ProcessId) {
     let shape = octavo_os::frames::MemoryShape::new(frames, Order::LINUX).unwrap();
-    let memory = Memory::new(octavo_os::frames::Frames::new(shape), &[PageSize::HUGE], Format { keeps_ranges: true, ..Format::default() });
+    let memory = Memory::new(
+        octavo_os::frames::Frames::new(shape),
+        &[PageSize::HUGE],
+        Format { keeps_ranges: true, ..Format::default() },
+    );
     let mut os = Os::new(memory, config.build());
     let process = os.spawn().unwrap();
     for (first, pages) in mappings {

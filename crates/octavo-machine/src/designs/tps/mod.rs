@@ -25,8 +25,7 @@ use octavo_types::PageSize;
 use super::Conventional;
 use super::build::{self, Tables};
 use super::registry::{
-    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes,
-    TranslationHardware,
+    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes, TranslationHardware,
 };
 pub use policy::{Span, TAILORED_PAGES, Tps, TpsConfig};
 

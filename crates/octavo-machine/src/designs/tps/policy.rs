@@ -266,10 +266,7 @@ mod tests {
             sentence("promotion_threshold_percent", "0"),
             "promotion_threshold_percent = 0: give a share in percent, 1 to 100"
         );
-        assert_eq!(
-            sentence("vector_bits", "256"),
-            "vector_bits = 256: give 0, 2, 4, 8 or 16"
-        );
+        assert_eq!(sentence("vector_bits", "256"), "vector_bits = 256: give 0, 2, 4, 8 or 16");
         assert_eq!(
             sentence("heap", "2"),
             "heap = 2: give a power of two from 4KiB to 1GiB, such as 64KiB, or none"

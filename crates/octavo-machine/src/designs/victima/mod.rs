@@ -32,10 +32,10 @@
 //! guest's line whose frames the host's line shows. The blocks of guest-physical pages that the paper has for nested
 //! TLBs are left out.
 
-mod predictor;
-mod settings;
 #[cfg(test)]
 mod naive;
+mod predictor;
+mod settings;
 
 use octavo_config::{DesignTable, MachineConfig};
 use octavo_hw::TranslationWords;
@@ -43,10 +43,10 @@ use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
-use super::build::{self, Tables};
-use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use super::Conventional;
+use super::build::{self, Tables};
 use super::leaf_line::{self, seen};
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;

@@ -19,7 +19,8 @@ use octavo_os::ProcessId;
 use octavo_os::page_table::PageTable;
 use octavo_os::vmas::Pages;
 use octavo_types::{
-    AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, Protection, VirtAddr,
+    AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, Protection,
+    VirtAddr,
 };
 use proptest::prelude::*;
 
@@ -110,9 +111,13 @@ impl Naive {
         let known = self.walks.lock().unwrap().get(&key).copied();
         let (_, walks, from_memory) =
             known.filter(|(frame, ..)| *frame == walked.entry.frame()).unwrap_or_default();
-        let VictimaSettings { frequency_min, frequency_max, cost_min, cost_max, .. } = self.settings;
+        let VictimaSettings { frequency_min, frequency_max, cost_min, cost_max, .. } =
+            self.settings;
         self.window.2
-            || frequency_min <= walks && walks <= frequency_max && cost_min <= from_memory && from_memory <= cost_max
+            || frequency_min <= walks
+                && walks <= frequency_max
+                && cost_min <= from_memory
+                && from_memory <= cost_max
     }
 
     fn count(&mut self, env: &Env, page: PageNumber, walked: Translation, read_memory: bool) {
@@ -257,8 +262,8 @@ impl Design for Naive {
                         }
                         _ => {
                             let in_block = found.is_some_and(|found| found.entry.is_writable());
-                            let is_clean =
-                                in_block || matches!(in_second, Lookup::PermissionMiss { is_clean: true });
+                            let is_clean = in_block
+                                || matches!(in_second, Lookup::PermissionMiss { is_clean: true });
                             self.walk_and_fill(env, page, access, (in_second, is_clean))?
                         }
                     };
@@ -342,7 +347,13 @@ fn settings() -> [VictimaSettings; 4] {
             window_instructions: 10,
             ..usual
         },
-        VictimaSettings { frequency_max: 2, cost_max: 1, bypass_misses: 1000, fill_on_eviction: false, ..usual },
+        VictimaSettings {
+            frequency_max: 2,
+            cost_max: 1,
+            bypass_misses: 1000,
+            fill_on_eviction: false,
+            ..usual
+        },
     ]
 }
 
@@ -441,7 +452,8 @@ fn cold_pass(settings: &[&str], policy: &str, size: PageSize, blocks: u64) -> Co
 fn one_walk_fills_a_block_of_eight_pages() {
     const BLOCKS: u64 = 10;
     for (policy, size, references) in [("base", PageSize::BASE, 4), ("thp", PageSize::HUGE, 3)] {
-        let walk_caches = ["walker.caches.pde=none", "walker.caches.pdpte=none", "walker.caches.pml4e=none"];
+        let walk_caches =
+            ["walker.caches.pde=none", "walker.caches.pdpte=none", "walker.caches.pml4e=none"];
         let counters = cold_pass(&walk_caches, policy, size, BLOCKS);
         let get = |component, counter| counters.get(component, counter).unwrap();
         assert_eq!(get("walker", "walks"), BLOCKS, "{policy}");
@@ -465,7 +477,12 @@ fn one_walk_fills_a_block_of_eight_pages() {
 /// Each hit takes as long as one of the second-level cache.
 #[test]
 fn hit_is_charged_once() {
-    let counters = cold_pass(&["cache.l2.latency_cycles=16", "tlb.l2.hit_latency_cycles=9"], "base", PageSize::BASE, 4);
+    let counters = cold_pass(
+        &["cache.l2.latency_cycles=16", "tlb.l2.hit_latency_cycles=9"],
+        "base",
+        PageSize::BASE,
+        4,
+    );
     assert_eq!(counters.get("core", "cycles_tlb_l2"), Some(32 * 9 + 28 * 16));
 }
 
@@ -476,7 +493,9 @@ fn bounds_select_walks() {
     // Each pass drops the page from TLBs and blocks, and walks to it once.
     let range = AddrRange::new(VirtAddr::new(FIRST), 4096);
     let filled = |settings: &[&str], passes: u64| {
-        let config = tiny(&[&["victima.bypass_misses=1000", "victima.fill_on_eviction=false"], settings].concat());
+        let config = tiny(
+            &[&["victima.bypass_misses=1000", "victima.fill_on_eviction=false"], settings].concat(),
+        );
         let runs: Vec<_> = (0..passes)
             .map(|pass| {
                 let maps = (pass == 0).then(|| map(FIRST, 1));
@@ -529,7 +548,11 @@ fn evicted_pages_are_walked_to_in_the_background() {
         let steps = [map(FIRST, 64)].into_iter().chain(load(pages(first, 12)));
         let steps = steps.chain(load((0..64).map(|line| first + (line << 6)).collect()));
         let other_pages: Vec<_> = (others..).step_by(4096).take(20).collect();
-        let runs = [run(steps.collect()), run(load(other_pages).collect()), run(load(pages(first, 12)).collect())];
+        let runs = [
+            run(steps.collect()),
+            run(load(other_pages).collect()),
+            run(load(pages(first, 12)).collect()),
+        ];
         let make = || machine("victima", &config, "base");
         [2, 3].map(|count| counted_last(&config, make, &runs[..count]))
     };
