@@ -19,8 +19,8 @@
 //! - Where a design has composite pages and the guest's page or the host page that backs it is one, and neither is
 //!   smaller than 2 MiB, TLBs hold a composite page of both, as the design composes them
 //!   ([`CompositePages`](super::CompositePages)). The nested TLB holds composite pages of the host, and base pages that
-//! more than such an entry was needed to find. While the base page of a composite guest page is undecided, the walk
-//! only inspects the host page behind it and does not have the host map one, since the base page may be elsewhere.
+//!   more than such an entry was needed to find. While the base page of a composite guest page is undecided, the walk
+//!   only inspects the host page behind it and does not have the host map one, since the base page may be elsewhere.
 //! - A change of the host's table causes an INVEPT on all cores: nested TLBs, the host's walk caches and all
 //!   TLBs are flushed, since the affected guest-virtual pages are unknown. The guest's walk caches stay. (If
 //!   the first line of a two-line reference causes it through the host's half of its translation, the second
