@@ -110,10 +110,10 @@ impl Columns {
         }
         let wrong = |text: &[u8], what| format!("`{}` is {what}", quoted(text));
         let kind = fields.get(self.kind);
-        let what = "no kind of reference: give fetch, load, store or modify";
+        let what = "not a kind of reference: give fetch, load, store or modify";
         let kind = kind_of(kind).ok_or_else(|| wrong(kind, what))?;
         let address = fields.get(self.address);
-        let what = "no address (hexadecimal ones begin with 0x)";
+        let what = "not an address (hexadecimal ones begin with 0x)";
         let addr = number(address).ok_or_else(|| wrong(address, what))?;
         let optional = |column: Option<usize>, what| {
             let Some(column) = column else { return Ok(None) };
@@ -125,14 +125,14 @@ impl Columns {
             Some(column) => {
                 let text = fields.get(column);
                 let number = decimal(text).and_then(|number| u32::try_from(number).ok());
-                Some(number.ok_or_else(|| wrong(text, "no thread's number"))?)
+                Some(number.ok_or_else(|| wrong(text, "not a thread's number"))?)
             }
         };
         Ok(Row {
             kind,
             addr,
-            size: optional(self.size, "no size")?,
-            instructions: optional(self.instructions, "no number of instructions")?,
+            size: optional(self.size, "not a size")?,
+            instructions: optional(self.instructions, "not a number of instructions")?,
             thread,
         })
     }
