@@ -185,7 +185,7 @@ def test_resolved_machine_is_canonical_and_names_its_setting() -> None:
     assert json.loads(text)["core"]["base_cpi"] == 0.5
     assert len(digest) == 32
     assert "base_cpi = 0.5  # --set" in toml
-    with pytest.raises(OctavoError, match=r"core\.base_cpi = -1: give a number above 0"):
+    with pytest.raises(OctavoError, match=r"core\.base_cpi = -1: give a number from 0.001 to 1000"):
         _core.resolve_machine("skylake", ["core.base_cpi=-1"])
 
 

@@ -99,7 +99,7 @@ def test_other_files_are_refused(tmp_path: Path, taken: Path) -> None:
     other.write_text("text")
     assert "it is not a snapshot of Octavo." in octavo("snapshot", "--show", str(other)).stderr
     assert "cannot read" in octavo("snapshot", "--show", str(tmp_path / "nothing")).stderr
-    with pytest.raises(OctavoError, match="no snapshot"):
+    with pytest.raises(OctavoError, match="not a snapshot"):
         read_snapshot(other)
 
 
