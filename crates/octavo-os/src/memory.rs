@@ -43,7 +43,7 @@ use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
-use crate::page_table::{Format, Leaf, MakeTable, PageTable, Ranges, TableCounter};
+use crate::page_table::{DesignCounter, Format, Leaf, MakeTable, PageTable, Ranges};
 use crate::vmas::{ObjectId, Pages, Vmas};
 use objects::Object;
 use references::References;
@@ -72,7 +72,7 @@ pub struct Memory {
     /// Makes the page tables that hardware walks, if they are not radix trees.
     make_table: Option<MakeTable>,
     /// Counters of the tables of processes that have ended.
-    of_ended_tables: Vec<TableCounter>,
+    of_ended_tables: Vec<DesignCounter>,
     processes: Vec<Option<Process>>,
     references: References,
     objects: FxHashMap<ObjectId, Object>,
@@ -318,7 +318,7 @@ impl Memory {
     }
 
     /// Counters of what designs add: the tables that hardware walks, of all processes, and the placement of frames.
-    pub fn design_counters(&self) -> Vec<TableCounter> {
+    pub fn design_counters(&self) -> Vec<DesignCounter> {
         let mut sums = self.of_ended_tables.clone();
         self.processes.iter().flatten().for_each(|space| space.table.add_counters(&mut sums));
         sums.extend(self.placement.iter().flat_map(|placement| placement.counters()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_os::RunningOs;
 use octavo_os::frames::Owner;
-use octavo_os::page_table::TableCounter;
+use octavo_os::page_table::DesignCounter;
 use octavo_types::PageSize;
 
 use super::{CompositePages, Cycles, Env, Host, Overlap, PageWalker, WalkerCounters};
@@ -288,7 +288,7 @@ fn report_os(
     if let Some(areas) = memory.sorted_areas() {
         counters.level(component, "sorted_areas", areas);
     }
-    for TableCounter { name, value, is_level } in memory.design_counters() {
+    for DesignCounter { name, value, is_level } in memory.design_counters() {
         match is_level {
             true => counters.level(component, name, value),
             false => counters.add(component, name, value),

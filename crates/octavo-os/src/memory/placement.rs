@@ -4,7 +4,7 @@ use octavo_types::{FrameNumber, PageNumber};
 
 use super::{Memory, ProcessId};
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
-use crate::page_table::TableCounter;
+use crate::page_table::DesignCounter;
 
 /// Chooses frames of private base pages: new pages of anonymous memory, and copies. Pages that processes share,
 /// larger pages and moved pages are placed without it.
@@ -18,7 +18,7 @@ pub trait Placement: Send {
     ) -> Option<FrameNumber>;
 
     /// Its own counters, always the same ones.
-    fn counters(&self) -> Vec<TableCounter> {
+    fn counters(&self) -> Vec<DesignCounter> {
         Vec::new()
     }
 }

@@ -38,7 +38,7 @@ pub trait HardwareTable: Any + Send {
     fn exhausted(&self) -> Option<OutOfMemory>;
 
     /// Its own counters: the same names at each call.
-    fn counters(&self) -> Vec<TableCounter> {
+    fn counters(&self) -> Vec<DesignCounter> {
         Vec::new()
     }
 
@@ -49,7 +49,7 @@ pub trait HardwareTable: Any + Send {
 /// A counter of what a design adds to the operating system: a table in its own format, or a
 /// [`Placement`](crate::Placement).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableCounter {
+pub struct DesignCounter {
     /// Its name.
     pub name: &'static str,
     /// The number of events so far, or the current level.
@@ -69,7 +69,7 @@ impl PageTable {
     }
 
     /// Adds the counters of the table that hardware walks, if it has any.
-    pub(crate) fn add_counters(&self, sums: &mut Vec<TableCounter>) {
+    pub(crate) fn add_counters(&self, sums: &mut Vec<DesignCounter>) {
         for counter in self.hardware.as_ref().map_or(Vec::new(), |table| table.counters()) {
             match sums.iter_mut().find(|sum| sum.name == counter.name) {
                 Some(sum) => sum.value += counter.value,

@@ -25,7 +25,7 @@ pub use contiguous::Conversion;
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
 pub use format::{Aliases, Format, HoleFilter};
 pub use gapped::Gapped;
-pub use hardware::{HardwareTable, MakeTable, TableCounter};
+pub use hardware::{DesignCounter, HardwareTable, MakeTable};
 pub use holes::{Holes, PageWithHoles};
 pub use ranges::{Range, Ranges};
 pub use sorted::{SORTED_LEVELS, SortedFormat};

@@ -1,7 +1,7 @@
 //! Placements choose the frames of private base pages.
 
 use octavo_os::frames::Frames;
-use octavo_os::page_table::TableCounter;
+use octavo_os::page_table::DesignCounter;
 use octavo_os::policy::BasePages;
 use octavo_os::vmas::ObjectId;
 use octavo_os::{Memory, Os, Placement, ProcessId};
@@ -21,8 +21,8 @@ impl Placement for ByNumber {
         (page.raw() != 9).then(|| FrameNumber::new(page.raw() + 200 * u64::from(process.0)))
     }
 
-    fn counters(&self) -> Vec<TableCounter> {
-        vec![TableCounter { name: "asked", value: self.asked, is_level: false }]
+    fn counters(&self) -> Vec<DesignCounter> {
+        vec![DesignCounter { name: "asked", value: self.asked, is_level: false }]
     }
 }
 

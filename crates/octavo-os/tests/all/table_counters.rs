@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use octavo_os::Memory;
 use octavo_os::frames::{Frames, MemoryShape, Order, OutOfMemory};
-use octavo_os::page_table::{Format, HardwareTable, TableCounter};
+use octavo_os::page_table::{DesignCounter, Format, HardwareTable};
 use octavo_types::{PageNumber, PageSize};
 
 use crate::small::{RW, page};
@@ -33,8 +33,8 @@ impl HardwareTable for Counted {
         None
     }
 
-    fn counters(&self) -> Vec<TableCounter> {
-        let counter = |name, value, is_level| TableCounter { name, value, is_level };
+    fn counters(&self) -> Vec<DesignCounter> {
+        let counter = |name, value, is_level| DesignCounter { name, value, is_level };
         vec![counter("now", self.now, true), counter("ever", self.ever, false)]
     }
 

@@ -10,7 +10,7 @@ use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
-use octavo_os::page_table::{self, HardwareTable, TableCounter};
+use octavo_os::page_table::{self, DesignCounter, HardwareTable};
 use octavo_os::vmas::Vmas;
 use octavo_types::{
     AddrRange, Event, FrameNumber, ItemKind, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -305,10 +305,10 @@ impl HardwareTable for Tables {
         self.tree.exhausted
     }
 
-    fn counters(&self) -> Vec<TableCounter> {
+    fn counters(&self) -> Vec<DesignCounter> {
         let areas = self.registers.iter().flat_map(|register| register.areas.values());
         let bytes = 4096 * areas.map(|area| count(&area.nodes)).sum::<u64>();
-        let counter = |name, value, is_level| TableCounter { name, value, is_level };
+        let counter = |name, value, is_level| DesignCounter { name, value, is_level };
         vec![
             counter("tea_bytes", bytes, true),
             counter("tea_registers", self.registers.len() as u64, true),

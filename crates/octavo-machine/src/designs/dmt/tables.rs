@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
-use octavo_os::page_table::{HardwareTable, TableCounter, level_of};
+use octavo_os::page_table::{DesignCounter, HardwareTable, level_of};
 use octavo_os::vmas::{Pages, Vmas};
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
@@ -281,11 +281,11 @@ impl HardwareTable for Tables {
         self.exhausted
     }
 
-    fn counters(&self) -> Vec<TableCounter> {
+    fn counters(&self) -> Vec<DesignCounter> {
         let teas = || self.parts.iter().flat_map(|part| part.teas.iter().flatten());
         let bytes = |frames: u64| frames * PageSize::BASE.bytes();
         let Counts { made, grown, merged, entries_copied } = self.counts;
-        let counter = |name, value, is_level| TableCounter { name, value, is_level };
+        let counter = |name, value, is_level| DesignCounter { name, value, is_level };
         vec![
             counter("tea_registers", self.parts.len() as u64, true),
             counter("tea_bytes", bytes(teas().map(|tea| len(&tea.nodes)).sum()), true),

@@ -4,9 +4,10 @@
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
-//! - The tables of an array are looked up first, and then its pages that are alone.
-//! - A page whose store found it clean leaves both levels' entries before it is filled again, and the rest of its table stays.
-//! - A fill replaces the table that is there, and makes it the entry used last.
+//! - A look-up tries the tables of an array first, then its entries of single pages.
+//! - A store to a clean page removes the page from the entries of both levels before the walk fills it again; the other
+//!   pages of the table stay.
+//! - A fill replaces the present table, and makes it the most recently used entry.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use octavo_config::{Fill, FirstLevel, MachineConfig, TlbLevel};
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::frames::{Frames, OutOfMemory};
-use octavo_os::page_table::TableCounter;
+use octavo_os::page_table::DesignCounter;
 use octavo_os::policy::{Fault, OsConfig, Policy, PolicyConfig, PolicySettings};
 use octavo_os::vmas::Pages;
 use octavo_os::{Memory, Placement, ProcessId};
@@ -37,8 +38,7 @@ use crate::env::Env;
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 
-/// All frames that a page may have, in a memory of so many frames: those of its front yard, and of its back yards one after
-/// the other.
+/// All candidate frames of a page in a memory of `frames` frames: those of its front yard, then those of each back yard.
 fn candidates(process: ProcessId, page: u64, frames: u64) -> Vec<u64> {
     let buckets = frames / 64;
     if buckets == 0 {
@@ -367,9 +367,9 @@ impl Placement for NaiveIceberg {
         }
     }
 
-    fn counters(&self) -> Vec<TableCounter> {
+    fn counters(&self) -> Vec<DesignCounter> {
         let names = ["front_yard_pages", "back_yard_pages", "conflicts"];
-        let counter = |(name, value)| TableCounter { name, value, is_level: false };
+        let counter = |(name, value)| DesignCounter { name, value, is_level: false };
         names.into_iter().zip(self.0).map(counter).collect()
     }
 }

@@ -1,15 +1,15 @@
 //! Iceberg hashing as a policy: base pages on demand, each in one of its candidate frames.
 //!
-//! - A page takes a free frame of its front yard. If that is full, it takes one in the emptiest of its six back yards: of several
-//!   that are as empty, the first.
-//! - A hash of the page chooses the place in a yard from which on a free frame is looked for. Were it always the first, the pages
-//!   of a memory with much room would begin their buckets, and share few sets of the caches.
-//! - Where all candidates are taken, which is a *conflict*, the page takes any frame.
+//! - A page takes a free frame of its front yard. If that is full, it takes a frame of the emptiest of its six back yards;
+//!   of several equally empty ones, the first.
+//! - The search of a yard begins at a hashed place. If it always began at the first frame, the pages of a nearly empty
+//!   memory would have the first frames of their buckets, which share few sets of the caches.
+//! - If all candidates are taken, a *conflict*, the page takes any frame.
 
 use std::cmp::Reverse;
 
 use octavo_os::frames::{Frames, Order, OutOfMemory};
-use octavo_os::page_table::TableCounter;
+use octavo_os::page_table::DesignCounter;
 use octavo_os::policy::{Capability, Fault, Policy, PolicySettings};
 use octavo_os::{Memory, Placement, ProcessId};
 use octavo_types::{FrameNumber, PageNumber, PageSize};
@@ -94,13 +94,13 @@ impl Placement for Yards {
         found
     }
 
-    fn counters(&self) -> Vec<TableCounter> {
+    fn counters(&self) -> Vec<DesignCounter> {
         let counts = [
             ("front_yard_pages", self.in_front),
             ("back_yard_pages", self.in_back),
             ("conflicts", self.conflicts),
         ];
-        counts.map(|(name, value)| TableCounter { name, value, is_level: false }).into()
+        counts.map(|(name, value)| DesignCounter { name, value, is_level: false }).into()
     }
 }
 
