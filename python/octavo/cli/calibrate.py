@@ -67,7 +67,7 @@ def calibrate(
     perf: str | None = option(
         None,
         "FILE",
-        "A file of `perf stat -o FILE` on this machine, with or without -x,: its walks per 1000 "
+        "A file of `perf stat -o FILE` (also with `-x,`) on this machine: its walks per 1000 "
         "instructions, cycles a walk and instructions per cycle are added as a note.",
     ),
     busy: bool = flag("Measure although other programs keep processors busy."),

@@ -1,5 +1,5 @@
-//! The frames that a page may have: those of a few buckets that hashes of the page choose. A compressed frame number names
-//! one of them in seven bits.
+//! The candidate frames of a page, in a few buckets that hashes of the page choose. A compressed frame number names one
+//! of them in seven bits.
 
 use octavo_os::ProcessId;
 use octavo_trace::splitmix;
@@ -31,7 +31,7 @@ impl Key {
         Key(page.raw() ^ u64::from(process.0) << 45)
     }
 
-    /// The place among so many from which on the page looks for a free frame.
+    /// The place in a yard of `places` frames at which the search for a free frame begins.
     pub fn place(self, places: u64) -> u64 {
         self.hash(7) % places
     }
@@ -43,7 +43,7 @@ impl Key {
 }
 
 impl Buckets {
-    /// The buckets of a memory of so many frames.
+    /// The buckets of a memory of `frames` frames.
     pub fn of(frames: u64) -> Self {
         Buckets(frames / BUCKET)
     }

@@ -1,32 +1,39 @@
 //! Mosaic Pages (Gosakan, Han, Kuszmaul, Mubarek, Mukherjee, Sriram, Tagliavini, West, Bender, Bhattacharjee, Conway,
-//! Farach-Colton, Gandhi, Johnson, Kannan and Porter, "Mosaic Pages: Big TLB Reach with Small Pages", ASPLOS 2023): hashes of a
-//! page limit it to 104 frames, so that seven bits name its frame, and a TLB entry of usual width translates several
-//! virtually consecutive pages, wherever their frames are.
+//! Farach-Colton, Gandhi, Johnson, Kannan and Porter, "Mosaic Pages: Big TLB Reach with Small Pages", ASPLOS 2023):
+//! hashes of a page limit it to 104 frames, so that seven bits name its frame, and a TLB entry of usual width translates
+//! several virtually consecutive pages, wherever their frames are.
 //!
-//! - Memory is cut into *buckets* of 64 frames: a front yard of 56 and a back yard of 8. A hash of the page and its process
-//!   chooses the bucket in whose front yard it may be, and six further ones a back yard each. A *compressed frame number*
-//!   is a bit for the kind of yard and six bits for the place.
-//! - The operating system places pages by iceberg hashing: in the front yard if there is a free frame, and else in the
-//!   emptiest of the six back yards. That is the policy `iceberg`, which other designs may have, too.
-//! - A TLB entry has a *table of contents*: the compressed frame numbers of `mosaic.arity` pages that follow one another
-//!   from a multiple of it on, or an invalid code for a page that is not mapped. The number of the table selects the set. A
-//!   hit takes the page's frame from the hash functions and the table.
-//! - A walk fills the whole table. An invalidation removes the number of its page, and an entry ends with its last one.
+//! - Memory is cut into *buckets* of 64 frames: a front yard of 56 and a back yard of 8. One hash of the page and its
+//!   process chooses the bucket of its front yard, and six more choose a back yard each. A *compressed frame number* is
+//!   a bit for the kind of yard, and six bits for the place.
+//! - The operating system places pages by iceberg hashing: in the front yard if it has a free frame, and else in the
+//!   emptiest of the six back yards. This is the policy `iceberg`, which other designs may have, too.
+//! - A TLB entry has a *table of contents*: the compressed frame numbers of `mosaic.arity` consecutive pages, which begin
+//!   at a multiple of it; a page that is not mapped has an invalid number. The table's number selects the set. On a hit,
+//!   the hash functions and the table give the frame of the page.
+//! - A walk fills the whole table. An invalidation removes the number of its page, and the last one removes the entry.
 //!
-//! The paper's abstract was read, two summaries of it by others, and the authors' code (`oscarlab/mosaic-asplos23-artifacts`,
-//! commit 3db8197); its text was not available. Of their kernel are the yards, that the process is a part of what is hashed, that each of the
-//! six back yards is chosen in a part of memory of its own, and that copies of pages are hashed as new pages are. Of their
-//! simulator are the set of a table, and what an invalidation does.
+//! Sources: the paper's abstract, two summaries of it by others, and the authors' code
+//! (`oscarlab/mosaic-asplos23-artifacts`, commit 3db8197); the text of the paper was not available. From their kernel
+//! are the yards, the process as a part of the hashed number, the choice of each back yard in a part of memory of its
+//! own, and hashing for copies of pages. From their simulator are the set of a table, and the effect of an invalidation.
 //!
-//! Assumptions: the hash is SplitMix64, in place of a table in hardware, and takes no time. Of several emptiest back yards the first
-//! counts, and in a yard the first free frame from a hashed place on. Buckets are all of memory, also where other memory than private pages takes frames of them, and tiers are no bounds. A page whose
-//! candidates are all taken gets any frame: there is no swapping, by which the paper's operating system makes room (horizon LRU).
-//! Such a page has an entry of its own, as have pages that have another page's frame: pages of files and shared memory, pages that a fork
-//! shares and that are not of the process which placed them, and pages that `mremap` has moved. Each page of a table has its own permission and dirty
-//! bit. A table has the pages that are mapped and accessed. Page tables are those of x86-64, and the line that a walk reads last is taken to
-//! show all of a table: leaves that hold compressed frame numbers, which would make page tables smaller, are left out. Fully associative arrays for any page size
-//! hold no tables, and neither does the first level where `mosaic.first_level` is false. A second level that holds victims is filled by walks
-//! as well. Guests are rejected, as a translation by two tables has none of 104 frames.
+//! Assumptions:
+//!
+//! - The hash is SplitMix64, where the paper's hardware has a table, and takes no time. The first of several emptiest
+//!   back yards is taken, and in a yard the first free frame after a hashed place. Buckets make up all of memory, also
+//!   where page tables and shared memory take frames of them, and may lie in any tier.
+//! - A page whose candidates are all taken gets any frame: Octavo has no swapping, by which the paper's operating system
+//!   makes room (horizon LRU).
+//! - A page in a frame that is not one of its candidates has an entry of its own: the page of a conflict, pages of files
+//!   and shared memory, pages that a forked process shares with the process that placed them, and pages that `mremap` has
+//!   moved.
+//! - A table has the pages that are mapped and accessed, each with its own permission and dirty bit.
+//! - Page tables are those of x86-64, and the last line that a walk reads is taken to show all of a table. Leaves of
+//!   compressed frame numbers, which would make page tables smaller, are left out.
+//! - Fully associative arrays for pages of any size hold no tables; neither does the first level if `mosaic.first_level`
+//!   is false. Walks also fill a second level that is a victim level in other designs.
+//! - Guests are rejected: a translation by two tables is not limited to 104 frames.
 
 mod array;
 mod candidates;
