@@ -8,9 +8,9 @@ use rand_xoshiro::rand_core::Rng;
 
 use crate::clock::ticks;
 
-/// Independent chases that run at once to let page walks overlap: more than the page walkers of any
-/// known core.
-const OVERLAPPED: usize = 8;
+/// Independent chases that run at once where loads are to overlap as widely as in a program without dependences: more
+/// than the page walkers of any known core, and about as many as a core has misses under way.
+const OVERLAPPED: usize = 24;
 /// Loads of a chase with other work between them that are timed together.
 pub const CHUNK: usize = 256;
 

@@ -121,7 +121,7 @@ def _show(found: Measurement, file: CalibrationFile, machine: MachineFile | None
     say(
         console,
         "Page walk, added to a load: median and upper bound where each load waits for the one "
-        "before, lower bound where eight chains of loads overlap.",
+        "before, lower bound where 24 chains of loads overlap.",
     )
     for grid in (latency_grid, parallel_grid, core_grid, stream_grid, fault_grid):
         show_grid(console, grid(calibration))
