@@ -20,16 +20,19 @@ mod faults;
 mod measure;
 mod memory;
 mod plan;
+mod samples;
+mod sampling;
 mod streams;
 mod windows;
 
-pub use measure::{
-    ChaseSamples, DenseSamples, FaultSamples, LatencySamples, Measured, ParallelSamples,
-    RandomSamples, SpreadSamples, StreamSamples, StrideSamples, WalkerSamples, WindowSamples,
-    WorkingSetSamples, measure,
-};
+pub use measure::measure;
 pub use memory::Obtained;
 pub use plan::Plan;
+pub use samples::{
+    ChaseSamples, DenseSamples, FaultSamples, LatencySamples, Measured, ParallelSamples,
+    RandomSamples, SpreadSamples, StreamSamples, StrideSamples, WalkerSamples, WindowSamples,
+    WorkingSetSamples,
+};
 pub use streams::Direction;
 pub use windows::Filler;
 

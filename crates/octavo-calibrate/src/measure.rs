@@ -5,264 +5,46 @@ use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use serde::Serialize;
 
 use crate::CalibrateError;
-use crate::chase::{CHASES, CHUNK, Cycle, FILLING, RandomReads, shuffle};
-use crate::clock::{Stopwatch, core_cycles_per_tick, time};
+use crate::chase::{CHASES, shuffle};
+use crate::clock::{Stopwatch, core_cycles_per_tick};
 use crate::faults::{ticks_of_samples, ticks_per_fault};
-use crate::memory::{Memory, Obtained};
+use crate::memory::Memory;
 use crate::plan::{
-    FAULTS, FREE_MEMORY_FAULTS, FREE_MEMORY_SAMPLES, GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan,
-    SMALL_PAGE, STREAMED, dense_sets, lone_sets, page_counts, parallel_sets, piece_counts,
-    random_sets, strides, walker_pages, working_sets,
+    FAULTS, FREE_MEMORY_FAULTS, FREE_MEMORY_SAMPLES, GIGANTIC_PAGE, HUGE_PAGE, Plan, SMALL_PAGE,
+    STREAMED, dense_sets, lone_sets, page_counts, parallel_sets, piece_counts, random_sets,
+    strides, walker_pages, working_sets,
 };
-use crate::streams::{Direction, stream};
-use crate::windows::{Filler, Windows};
+use crate::samples::{
+    ChaseSamples, DenseSamples, FaultSamples, LatencySamples, Measured, ParallelSamples,
+    RandomSamples, SpreadSamples, StreamSamples, StrideSamples, WalkerSamples, WindowSamples,
+    WorkingSetSamples,
+};
+use crate::sampling::{
+    PAUSE_TICKS, control_bytes, quartile, sample_dense, sample_latency, sample_lone,
+    sample_parallel, sample_random, sample_spread, sample_stream, sample_stride, sample_walkers,
+    sample_windows,
+};
+use crate::streams::Direction;
+use crate::windows::Windows;
 
-/// Loads that are timed together: so many that the time to read the clock is negligible, and so few
-/// that most end before the next interrupt.
-const FEWEST_LOADS: usize = 4096;
-const MOST_LOADS: usize = 16384;
-/// Passes of which the shortest counts, since interrupts only make them longer.
-const PASSES: usize = 3;
-/// The most links of a chase that is followed once before it is timed. A longer one exceeds every
-/// cache, and was just written in its order.
-const MOST_WARMED_LINKS: usize = 1 << 19;
-/// The most links of a working set that is measured in every round; larger ones are measured in
-/// fewer rounds.
-const LINKS_IN_EVERY_ROUND: usize = 1 << 17;
-const MOST_ROUNDS_BETWEEN: usize = 8;
 /// Requests for memory may take at most the planned time divided by this.
 const MEMORY_TIME_SHARE: u32 = 2;
 /// The time between calls of `on_progress` while memory is left free.
 const WAITING_STEP: Duration = Duration::from_millis(50);
-/// Ticks between loads of a paced chase, which walks as rarely as many programs do.
-const PAUSE_TICKS: u64 = 1000;
-/// Lines of other memory that are read between loads of a displaced chase, as by a program that works on much data
-/// between its walks.
-const DISPLACING_READS: usize = 64;
-/// Bytes of the memory with these lines: more than the share of one core in a last-level cache.
-const DISPLACING_BYTES: usize = 64 << 20;
-/// Loads of a paced or displaced chase that are timed.
-const PACED_LOADS: usize = 16 * CHUNK;
-/// The least working set of such a chase: the page table of a smaller one lies in the core's own caches.
-const LEAST_PACED_SET: usize = 32 << 20;
-/// Bytes of 4 KiB pages whose entries fill a cache line of the page table.
-const BYTES_OF_A_TABLE_LINE: usize = SMALL_PAGE * LINE_BYTES / 8;
 /// First touches that take more than this multiple of the median are slow.
 const SLOW_FAULT: f64 = 2.0;
+/// A lone chase is measured in one of so many rounds.
+const LONE_EVERY: usize = 4;
+/// Lines at each distance: more than a first-level TLB has entries, and few enough for the first
+/// cache.
+const STRIDE_LINES: usize = 192;
 /// The core's clock is measured once in this number of measurements.
 const CLOCK_EVERY: u64 = 16;
 
 /// Times agree if the median exceeds the lower quartile by at most this fraction.
 const SETTLED: f64 = 0.02;
-/// Pairs of loads that are timed together in a window.
-const PAIRS: usize = 64;
-/// Random reads that fill the caches first: for each line, and at most.
-const FILLING_READS: usize = 3;
-const MOST_FILLING_READS: usize = 1 << 20;
-/// Random reads that are timed together: so few that other cores can displace little meanwhile.
-/// Before the next ones, the caches are refilled.
-const RANDOM_READS: usize = 4096;
-const REFILLING_READS: usize = 1 << 16;
-/// Reads of a lone chase that are timed together, after as many as fill the caches; and the number
-/// of rounds of which one has them.
-const LONE_READS: usize = 1 << 14;
-const LONE_EVERY: usize = 4;
-
-/// The lines of a control are one in `SPARSENESS`, if it has at most `MOST_SPARSE_LINES`.
-const SPARSENESS: usize = 4;
-const MOST_SPARSE_LINES: usize = 8192;
-/// Lines at each distance: more than a first-level TLB has entries, and few enough for the first
-/// cache.
-const STRIDE_LINES: usize = 192;
-
-/// All samples; times are ticks of the time-stamp counter per load.
-#[derive(Debug, Serialize)]
-pub struct Measured {
-    /// Complete rounds.
-    pub rounds: usize,
-    /// Ticks of the time-stamp counter per second.
-    pub ticks_per_second: f64,
-    /// Cycles of the core during one tick, measured throughout.
-    pub core_cycles_per_tick: Vec<f64>,
-    /// Memory obtained from the kernel, by page size.
-    pub memory: Vec<Obtained>,
-    /// Bytes that were in 2 MiB pages at the beginning, and are not at the end.
-    pub huge_bytes_lost: usize,
-    /// Bytes of the pages of `latency`.
-    pub latency_page_bytes: usize,
-    /// Dependent loads over working sets.
-    pub latency: Vec<LatencySamples>,
-    /// Loads of one line in each page, beside as many lines that lie close together.
-    pub spread: Vec<SpreadSamples>,
-    /// Loads at several distances within 2 MiB pages.
-    pub strides: Vec<StrideSamples>,
-    /// Ticks of the pause behind each paced load.
-    pub pause_ticks: u64,
-    /// Loads over all lines of working sets, in 4 KiB and in 2 MiB pages.
-    pub dense: Vec<DenseSamples>,
-    /// Several chases at once, over two working sets in 2 MiB pages.
-    pub parallel: Vec<ParallelSamples>,
-    /// Random reads of working sets.
-    pub random: Vec<RandomSamples>,
-    /// Random reads of working sets without faster reads before them.
-    pub lone: Vec<RandomSamples>,
-    /// Several chases at once, over pages that exceed the TLB.
-    pub walkers: Vec<WalkerSamples>,
-    /// Pairs of loads that miss with instructions between them; empty where the system allows no new code.
-    pub windows: Vec<WindowSamples>,
-    /// Memory read and written from beginning to end.
-    pub streams: Vec<StreamSamples>,
-    /// First touches of fresh memory, which is then given back.
-    pub faults: Vec<FaultSamples>,
-    /// First touches after memory has been free for some time, so that the host of a virtual
-    /// machine may have taken it back. Empty where the first touches at the beginning gave no
-    /// reason to measure them again.
-    pub later_faults: Vec<FaultSamples>,
-}
-
-/// Times of loads where several chases run at once over all lines of a working set.
-#[derive(Debug, Serialize)]
-pub struct ParallelSamples {
-    /// Bytes of the working set.
-    pub bytes: usize,
-    /// By number of chases.
-    pub by_chases: Vec<ChaseSamples>,
-}
-
-/// Times of loads where a number of chases run at once.
-#[derive(Debug, Serialize)]
-pub struct ChaseSamples {
-    /// The number of chases.
-    pub chases: usize,
-    /// Ticks per load.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of random reads of the lines of a working set, each waiting for the one before. Except in
-/// [`Measured::lone`], faster reads have filled the caches with the working set.
-#[derive(Debug, Serialize)]
-pub struct RandomSamples {
-    /// Bytes of the working set.
-    pub bytes: usize,
-    /// Ticks per read, the computation of its place included.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of loads of one line in each of some 4 KiB pages where several chases run at once.
-#[derive(Debug, Serialize)]
-pub struct WalkerSamples {
-    /// Pages.
-    pub pages: usize,
-    /// By number of chases.
-    pub by_chases: Vec<ChaseSamples>,
-}
-
-/// Times of two loads that miss, with some instructions between them.
-#[derive(Debug, Serialize)]
-pub struct WindowSamples {
-    /// The kind of the instructions.
-    pub filler: Filler,
-    /// Their number.
-    pub instructions: usize,
-    /// Ticks of a pair.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of reading or writing memory from beginning to end.
-#[derive(Debug, Serialize)]
-pub struct StreamSamples {
-    /// Whether it was read or written.
-    pub direction: Direction,
-    /// Bytes.
-    pub bytes: usize,
-    /// Ticks for a line of 64 bytes.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of first touches of fresh memory and of giving it back.
-#[derive(Debug, Serialize)]
-pub struct FaultSamples {
-    /// Bytes of a page.
-    pub page_bytes: usize,
-    /// Pages that were touched for a sample.
-    pub pages: usize,
-    /// Ticks for a fault.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of dependent loads over all lines of a working set.
-#[derive(Debug, Serialize)]
-pub struct LatencySamples {
-    /// Bytes of the working set.
-    pub bytes: usize,
-    /// Ticks per load, a sample for each round that had this size.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of loads of one line in each of some pages or pieces of pages, and of the control: as many
-/// lines that lie close together in 2 MiB pages. Samples at one index were taken one after the other.
-#[derive(Debug, Serialize)]
-pub struct SpreadSamples {
-    /// Bytes of a page.
-    pub page_bytes: usize,
-    /// Bytes of a piece that has one line: those of a page, or less.
-    pub stride_bytes: usize,
-    /// Pieces, and lines.
-    pub pages: usize,
-    /// Bytes within which the lines of the control lie.
-    pub control_bytes: usize,
-    /// Ticks per load where each load waits for the one before.
-    pub dependent: Vec<f64>,
-    /// Ticks per load where many chases run at once.
-    pub overlapped: Vec<f64>,
-    /// `dependent`, of the control.
-    pub control_dependent: Vec<f64>,
-    /// `overlapped`, of the control.
-    pub control_overlapped: Vec<f64>,
-}
-
-/// Times of dependent loads of one line in each of some equal pieces of 2 MiB pages.
-#[derive(Debug, Serialize)]
-pub struct StrideSamples {
-    /// Bytes of a piece.
-    pub stride_bytes: usize,
-    /// Pieces, and lines.
-    pub lines: usize,
-    /// Ticks per load.
-    pub ticks: Vec<f64>,
-}
-
-/// Times of loads over all lines of a working set. Data and page tables compete for the caches, as
-/// they do in programs. Samples at one index were taken one after the other.
-#[derive(Debug, Serialize)]
-pub struct DenseSamples {
-    /// Bytes of the working set.
-    pub bytes: usize,
-    /// In 4 KiB pages.
-    pub small: WorkingSetSamples,
-    /// In 2 MiB pages.
-    pub huge: WorkingSetSamples,
-}
-
-/// Times of loads over all lines of a working set in pages of one size.
-#[derive(Debug, Default, Serialize)]
-pub struct WorkingSetSamples {
-    /// Ticks per load where each load waits for the one before.
-    pub dependent: Vec<f64>,
-    /// Ticks per load where many chases run at once.
-    pub overlapped: Vec<f64>,
-    /// Ticks per load where each waits for the one before and a pause of `PAUSE_TICKS` behind it:
-    /// the more time there is between walks, the more of the page table other cores displace from
-    /// the caches. Empty for small working sets.
-    pub paced: Vec<f64>,
-    /// Ticks per load where each waits for the one before, and `DISPLACING_READS` lines of other
-    /// memory are read between them, which displace the page table from the caches. Empty for small
-    /// working sets.
-    pub displaced: Vec<f64>,
-}
 
 /// One measurement of a round, by its index in the results.
 #[derive(Clone, Copy)]
@@ -616,241 +398,6 @@ fn agree(ticks: &[f64]) -> bool {
     both.is_none_or(|(median, lower)| median <= (1.0 + SETTLED) * lower)
 }
 
-/// The quartile of this number; `None` without samples.
-fn quartile(ticks: &[f64], number: usize) -> Option<f64> {
-    let mut ordered = ticks.to_vec();
-    ordered.sort_by(f64::total_cmp);
-    ordered.get(ordered.len() * number / 4).copied()
-}
-
-fn sample_random(samples: &mut RandomSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
-    let lines = samples.bytes / LINE_BYTES;
-    let link = |line: usize| memory.link(line);
-    let mut reads = RandomReads::new(random);
-    reads.read::<FILLING>(lines, link, (FILLING_READS * lines).min(MOST_FILLING_READS));
-    let mut shortest = f64::INFINITY;
-    for _ in 0..PASSES {
-        let ticks = time(|| reads.read::<1>(lines, link, RANDOM_READS));
-        shortest = shortest.min(ticks as f64 / RANDOM_READS as f64);
-        reads.read::<FILLING>(lines, link, REFILLING_READS);
-    }
-    samples.ticks.push(shortest);
-}
-
-/// Reads until the caches hold as much as so slow a program keeps in them, then times some reads.
-fn sample_lone(samples: &mut RandomSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
-    let lines = samples.bytes / LINE_BYTES;
-    let link = |line: usize| memory.link(line);
-    let mut reads = RandomReads::new(random);
-    reads.read::<1>(lines, link, (FILLING_READS * lines).min(MOST_FILLING_READS));
-    let ticks = time(|| reads.read::<1>(lines, link, LONE_READS));
-    samples.ticks.push(ticks as f64 / LONE_READS as f64);
-}
-
-fn sample_walkers(samples: &mut WalkerSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
-    let pages = samples.pages;
-    let cycle = Cycle::new(memory.one_in_each(pages, SMALL_PAGE, random), random);
-    warm(&cycle);
-    for entry in &mut samples.by_chases {
-        entry
-            .ticks
-            .push(shortest(loads(pages), |loads| cycle.follow_parallel(entry.chases, loads)));
-    }
-}
-
-/// Measures in every eighth round, as often as other measurements in eight: linking a working set
-/// that no cache holds takes longer than measuring it.
-fn sample_windows(
-    samples: &mut [WindowSamples],
-    round: usize,
-    windows: &Windows,
-    memory: &Memory,
-    random: &mut Xoshiro256PlusPlus,
-) {
-    let bytes = working_sets(memory.bytes()).last().copied().unwrap_or(0);
-    let (links, passes) = passes_in(round, bytes);
-    if passes == 0 {
-        return;
-    }
-    let cycle = Cycle::new(memory.all(bytes), random);
-    let mut chases = [cycle.place(0), cycle.place(links / 2)];
-    for _ in 0..passes {
-        for (number, entry) in samples.iter_mut().enumerate() {
-            let mut shortest = f64::INFINITY;
-            for _ in 0..PASSES {
-                let ticks = time(|| chases = windows.follow(number, chases, PAIRS));
-                shortest = shortest.min(ticks as f64 / PAIRS as f64);
-            }
-            entry.ticks.push(shortest);
-        }
-    }
-}
-
-fn sample_stride(samples: &mut StrideSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
-    let lines = memory.one_in_each(samples.lines, samples.stride_bytes, random);
-    let cycle = Cycle::new(lines, random);
-    warm(&cycle);
-    samples.ticks.push(shortest(loads(samples.lines), |loads| cycle.follow(loads)));
-}
-
-fn sample_latency(
-    samples: &mut LatencySamples,
-    round: usize,
-    memory: &Memory,
-    random: &mut Xoshiro256PlusPlus,
-) {
-    let (links, passes) = passes_in(round, samples.bytes);
-    if passes == 0 {
-        return;
-    }
-    let cycle = Cycle::new(memory.all(samples.bytes), random);
-    warm(&cycle);
-    for _ in 0..passes {
-        samples.ticks.push(shortest(loads(links), |loads| cycle.follow(loads)));
-    }
-}
-
-fn sample_dense(
-    samples: &mut DenseSamples,
-    round: usize,
-    small: &Memory,
-    huge: &Memory,
-    random: &mut Xoshiro256PlusPlus,
-) {
-    let (links, passes) = passes_in(round, samples.bytes);
-    if passes == 0 {
-        return;
-    }
-    let loads = loads(links);
-    let mut reads = RandomReads::new(random);
-    for (memory, times) in [(small, &mut samples.small), (huge, &mut samples.huge)] {
-        let cycle = Cycle::new(memory.all(samples.bytes), random);
-        warm(&cycle);
-        // Before loads of a kind are timed, there are twice as many as the page table has lines, so that it lies in the
-        // caches where such a program finds it: after faster loads, the first slow ones find it nearer. For the same
-        // reason every pass counts, not the shortest.
-        let before = 2 * samples.bytes / BYTES_OF_A_TABLE_LINE;
-        cycle.follow(before);
-        for _ in 0..passes {
-            times.dependent.push(ticks_per_load(loads, |loads| cycle.follow(loads)));
-        }
-        cycle.follow_overlapped(before);
-        for _ in 0..passes {
-            times.overlapped.push(ticks_per_load(loads, |loads| cycle.follow_overlapped(loads)));
-        }
-        if samples.bytes >= LEAST_PACED_SET {
-            cycle.follow_paced(before, PAUSE_TICKS);
-            for _ in 0..passes {
-                let chunks = cycle.follow_paced(PACED_LOADS, PAUSE_TICKS);
-                times.paced.extend(quartile(&chunks, 2));
-            }
-            let lines = DISPLACING_BYTES.min(huge.bytes()) / LINE_BYTES;
-            let first = huge.bytes() / LINE_BYTES - lines;
-            let mut displace = || {
-                reads.read::<FILLING>(lines, |line| huge.link(first + line), DISPLACING_READS);
-            };
-            cycle.follow_between(before, &mut displace);
-            for _ in 0..passes {
-                let chunks = cycle.follow_between(PACED_LOADS, &mut displace);
-                times.displaced.extend(quartile(&chunks, 2));
-            }
-        }
-    }
-}
-
-fn sample_parallel(
-    samples: &mut ParallelSamples,
-    round: usize,
-    memory: &Memory,
-    random: &mut Xoshiro256PlusPlus,
-) {
-    let (links, passes) = passes_in(round, samples.bytes);
-    if passes == 0 {
-        return;
-    }
-    let cycle = Cycle::new(memory.all(samples.bytes), random);
-    warm(&cycle);
-    for _ in 0..passes {
-        for entry in &mut samples.by_chases {
-            let loads = loads(links) * entry.chases.div_ceil(4);
-            entry.ticks.push(shortest(loads, |loads| cycle.follow_parallel(entry.chases, loads)));
-        }
-    }
-}
-
-fn sample_stream(samples: &mut StreamSamples, memory: &Memory) {
-    let lines = samples.bytes / LINE_BYTES;
-    samples.ticks.push(shortest(lines, |lines| {
-        stream(memory, samples.bytes, samples.direction);
-        lines
-    }));
-}
-
-/// The links of a working set, and the number of passes over them in a round: a large one is
-/// measured in few rounds only, but then as often as smaller ones in the rounds that it leaves out.
-fn passes_in(round: usize, bytes: usize) -> (usize, usize) {
-    let links = bytes / LINE_BYTES;
-    let rounds_between = (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN);
-    (links, if round.is_multiple_of(rounds_between) { rounds_between } else { 0 })
-}
-
-fn sample_spread(
-    samples: &mut SpreadSamples,
-    memory: &Memory,
-    control: &Memory,
-    random: &mut Xoshiro256PlusPlus,
-) {
-    let pages = samples.pages;
-    let loads = loads(pages);
-    let cycle = Cycle::new(memory.one_in_each(pages, samples.stride_bytes, random), random);
-    warm(&cycle);
-    samples.dependent.push(shortest(loads, |loads| cycle.follow(loads)));
-    samples.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
-    drop(cycle);
-    let cycle = Cycle::new(control.scattered(pages, samples.control_bytes, random), random);
-    warm(&cycle);
-    samples.control_dependent.push(shortest(loads, |loads| cycle.follow(loads)));
-    samples.control_overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
-}
-
-/// Bytes within which the lines of the control lie.
-///
-/// They lie close together, so that they need few TLB entries even where a host translates 2 MiB
-/// pages in pieces of 4 KiB. Few lines are one in four at random, to spread over the sets of caches as
-/// unevenly as one line in each page does; among many this makes no difference.
-fn control_bytes(pages: usize) -> usize {
-    let lines = if pages <= MOST_SPARSE_LINES { SPARSENESS * pages } else { pages };
-    lines * LINE_BYTES
-}
-
-/// Loads that are timed together over a cycle of this number of links: whole turns of a short one.
-fn loads(links: usize) -> usize {
-    if links >= FEWEST_LOADS {
-        return links.min(MOST_LOADS);
-    }
-    FEWEST_LOADS.div_ceil(links) * links
-}
-
-/// Follows a whole cycle from many places at once: so fast that other cores displace little of it
-/// meanwhile from a shared cache.
-fn warm(cycle: &Cycle<'_>) {
-    if cycle.len() <= MOST_WARMED_LINKS {
-        cycle.follow_parallel(FILLING, cycle.len());
-    }
-}
-
-/// Ticks per load of the shortest of some passes.
-fn shortest(loads: usize, pass: impl Fn(usize) -> usize) -> f64 {
-    (0..PASSES).map(|_| ticks_per_load(loads, &pass)).fold(f64::INFINITY, f64::min)
-}
-
-/// Ticks per load of a pass, which returns the loads it made.
-fn ticks_per_load(loads: usize, pass: impl Fn(usize) -> usize) -> f64 {
-    let mut made = 0;
-    let ticks = time(|| made = pass(loads));
-    ticks as f64 / made.max(1) as f64
-}
-
 /// Pins this thread: a move to another core would leave second-level caches and TLBs behind, and
 /// cores may differ.
 fn stay_on_this_processor() {
@@ -965,13 +512,5 @@ mod tests {
             asked < 3
         }));
         assert_eq!(asked, 3);
-    }
-
-    #[test]
-    fn loads_are_whole_turns_of_short_cycles() {
-        assert_eq!(loads(8), 4096);
-        assert_eq!(loads(3000), 6000);
-        assert_eq!(loads(5000), 5000);
-        assert_eq!(loads(1 << 20), MOST_LOADS);
     }
 }
