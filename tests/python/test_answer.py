@@ -54,6 +54,7 @@ def answer(
     tried: bool = True,
     seconds_a_page: float = 0.0,
     run_seconds: float | None = None,
+    simulation: str = "",
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
@@ -72,6 +73,7 @@ def answer(
         is_tried=lambda action: tried,
         seconds_of_pages=lambda pages: pages * seconds_a_page,
         run_seconds=run_seconds,
+        simulation=simulation,
     )
 
 
@@ -189,6 +191,20 @@ def test_a_program_that_was_stopped_may_be_a_server() -> None:
     assert note.startswith("# For a server, add --metric cpu:LOAD, ")
     assert command.endswith("verify -- server --port '7 7'")
     assert answer(data, is_server=True, was_stopped=True) == answer(data, is_server=True)
+
+
+def test_only_data_in_2_mib_pages_are_simulated() -> None:
+    def simulate(stream: str, size: int, *, is_server: bool = False) -> str:
+        action = act("malloc", "A=1 server") | {"page_size": size}
+        found = item(stream, size, (0.02, 0.08, 0.19), actions=[action])
+        return answer(found, is_server=is_server, simulation="octavo sim").simulate
+
+    assert simulate("data", HUGE) == "octavo sim"
+    assert simulate("fetch", HUGE) == simulate("data", 1024 * MIB) == ""
+    note, command = simulate("data", HUGE, is_server=True).splitlines()
+    assert (note, command) == ("# Give the server the same load again.", "octavo sim")
+    data = item("data", HUGE, (0.02, 0.08, 0.19))
+    assert answer(data, program=None, simulation="octavo sim").simulate == ""
 
 
 def test_the_memory_that_a_pool_reserves_is_said() -> None:

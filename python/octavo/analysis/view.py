@@ -30,6 +30,14 @@ from octavo.base.table import Grid
 from octavo.base.text import capitalised
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_growth, format_mpki
 
+ANSWER_LINES = (
+    ("To do it:", "settings"),
+    ("To undo it:", "undo"),
+    ("To measure what it gains:", "verify"),
+    ("To simulate what it gains on this machine's core, as it was calibrated:", "simulate"),
+)
+"""The titles of the lines of an answer, and their keys in its record."""
+
 
 def whole_program(rows: Sequence[Row]) -> list[Row]:
     """The rows about the whole program, without rows of single processes and regions."""

@@ -6,6 +6,7 @@ from typing import Any
 from octavo.analysis.allocations import line_grid, page_size_shown, site_grid
 from octavo.analysis.programs import process_names, rows_by_program
 from octavo.analysis.view import (
+    ANSWER_LINES,
     headline,
     machine_grid,
     notable_regions,
@@ -41,6 +42,7 @@ def render_run(document: dict[str, Any]) -> str:
         charts,
         headline=headline(manifest, rows),
         advised=answer,
+        lines=ANSWER_LINES,
         tlb=" and a ".join(tlb_name(rows, level) for level in range(1, depth + 1)),
         machine=(manifest["configuration"].get("modelled") or {}).get("name"),
         shown=list(charts),

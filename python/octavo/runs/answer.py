@@ -27,6 +27,7 @@ _NOT_SETTINGS = ("note", "madvise", "linker")
 """Kinds of actions that have no lines for a shell, or lines that help only after rebuilding."""
 _LOAD = "LOAD"
 """Stands for the command of a load generator."""
+_SAME_LOAD = "# Give the server the same load again."
 _LITTLE_SECONDS = 0.1
 """Least time that a sentence mentions."""
 _NAMED = 4
@@ -49,6 +50,8 @@ class Answer:
     undo: str = ""
     verify: str = ""
     """Lines of shell that measure the gain; empty without a program."""
+    simulate: str = ""
+    """A line of shell that simulates the gain; empty where that is not known to be possible."""
 
     def record(self) -> Record:
         """Plain data for the JSON."""
@@ -59,6 +62,7 @@ class Answer:
             "settings": self.settings,
             "undo": self.undo,
             "verify": self.verify,
+            "simulate": self.simulate,
         }
 
 
@@ -78,6 +82,7 @@ def answer_of(
     is_tried: Callable[[Record], bool] = lambda action: True,
     seconds_of_pages: Callable[[int], float] = lambda pages: 0.0,
     run_seconds: float | None = None,
+    simulation: str = "",
 ) -> Answer:
     """The answer from the records of the advice, in which code and data of the whole program come
     first.
@@ -89,7 +94,8 @@ def answer_of(
     measured under a load; `was_stopped` that the program did not end by itself, so that it may be a
     server. `is_tried` returns whether `octavo verify` tries an action by default,
     `seconds_of_pages` the time to make a number of 2 MiB pages. `run_seconds` is the estimated
-    native time of the program, if it ended.
+    native time of the program, if it ended. `simulation` is a line of shell that simulates data in
+    2 MiB pages, if there is one.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -163,10 +169,15 @@ def answer_of(
     text += _for_all(action)
     if "caution" in action:
         text += f" {action['caution']}"
-    verify = ""
+    verify = simulate = ""
     if lines and program:
         verify = _verify(action, program, is_server, was_stopped, is_tried)
-    return Answer(text, True, gain, growth, lines, undo, verify)
+        is_simulated = any(
+            item["stream"] == "data" and item["usable_page_size"] == PMD_PAGE for item in reached
+        )
+        if is_simulated and simulation:
+            simulate = f"{_SAME_LOAD}\n{simulation}" if is_server else simulation
+    return Answer(text, True, gain, growth, lines, undo, verify, simulate)
 
 
 def _verify(

@@ -47,6 +47,7 @@ from octavo.base.units import format_count
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import action_to_paste, answer_of
 from octavo.runs.configuration import MEMORY_WARNING
+from octavo.runs.simulation_line import simulation_line
 from octavo.runtimes.detect import Runtime
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import name_regions, runtimes_of
@@ -203,11 +204,13 @@ def advice_records(
     text, more = overall_text(advice, usable), {}
     if costs is not None:
         whole = [item.case for item in advice if item.case.region is None]
-        modelled = manifest["configuration"]["modelled"]["name"]
         run = program_of(merged, whole, native, kernel_seconds or 0.0)
+        options, simulation = manifest["configuration"], ""
+        if command and "trace" not in manifest and costs.source == "calibration":
+            simulation = simulation_line(options, command, run.instructions)
         answered = answer_of(
             records,
-            modelled,
+            options["modelled"]["name"],
             costs.label(),
             command,
             limits,
@@ -220,6 +223,7 @@ def advice_records(
             is_tried=lambda action: is_tried(action, command or (), host),
             seconds_of_pages=costs.seconds_of_huge_pages,
             run_seconds=seconds_of(run, costs) if with_faults and not is_part else None,
+            simulation=simulation,
         )
         text = answered.text
         _label_once(costs.label(), text, records)

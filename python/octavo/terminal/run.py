@@ -8,6 +8,7 @@ from rich.text import Text
 
 from octavo.analysis.allocations import line_grid, page_size_shown, site_grid
 from octavo.analysis.view import (
+    ANSWER_LINES,
     machine_grid,
     notable_regions,
     one_of_each_family,
@@ -48,14 +49,10 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
 
 
 def _show_answer(console: Console, answer: dict[str, Any]) -> None:
-    """Prints the decision, the lines to paste, and the lines that undo and measure it."""
+    """Prints the decision, the lines to paste, and the lines that undo, measure and simulate it."""
     console.print()
     say(console, answer["text"], "bold green")
-    for title, name in (
-        ("To do it:", "settings"),
-        ("To undo it:", "undo"),
-        ("To measure what it gains:", "verify"),
-    ):
+    for title, name in ANSWER_LINES:
         if answer.get(name):
             say(console, title, indent=2)
             _show_command(console, answer[name])
