@@ -1,5 +1,5 @@
-//! A slow core, written from `docs/core.md`: all times in plain vectors, all that is taken in plain lists that are
-//! searched from the first time on. Each lane of a [`CoreGroup`] gives exactly its numbers.
+//! A slow core for tests, written from `docs/core.md`: all times are in plain vectors, and all reservations in plain
+//! lists that are searched from the start. Each lane of a [`CoreGroup`] has exactly its numbers.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::front::{
 };
 
 /// The parts of the stack: reasons why the next instruction to commit waits.
-const KINDS: [&str; 10] = [
+const PARTS: [&str; 10] = [
     "base",
     "branches",
     "fetches",
@@ -41,14 +41,15 @@ const TLB_L2: usize = 3;
 const WALKS: usize = 4;
 const STORES: usize = 8;
 const HANDLERS: usize = 9;
-/// Walks that the commit waits for, and those after which everything is fetched again: both are walks in the stack.
-const VERIFIED: usize = 10;
+/// Walks that verify a frame before the commit, and walks after which all is fetched again. The stack counts both as
+/// walks.
+const VERIFICATION: usize = 10;
 const FLUSHES: usize = 11;
 
-/// Waits of an instruction, the first first: from, to, and an index of [`KINDS`].
+/// Waits of an instruction: start, end, and an index of [`PARTS`].
 type Waits = Vec<(u64, u64, usize)>;
 
-fn kind_of(served: ServedBy) -> usize {
+fn part_of(served: ServedBy) -> usize {
     match served {
         ServedBy::L1 => BASE,
         ServedBy::L2 => 5,
@@ -57,7 +58,7 @@ fn kind_of(served: ServedBy) -> usize {
     }
 }
 
-/// Times in order, at most so many in a cycle.
+/// Ascending times, at most `width` of them equal.
 struct InOrder {
     width: u32,
     times: Vec<u64>,
@@ -68,7 +69,7 @@ impl InOrder {
         InOrder { width, times: Vec::new() }
     }
 
-    /// The first cycle that the next may have.
+    /// The first cycle from `from` on that the next time may have.
     fn first(&self, from: u64) -> u64 {
         let mut at = from.max(self.times.last().copied().unwrap_or(0));
         while self.times.iter().rev().take_while(|time| **time == at).count() >= self.width as usize
@@ -85,10 +86,10 @@ impl InOrder {
     }
 }
 
-/// Slots of each cycle, in any order.
+/// `width` slots in each cycle, taken in any order of cycles.
 struct Slots {
     width: u32,
-    /// By cycle.
+    /// The number of slots taken, by cycle.
     taken: Vec<u32>,
 }
 
@@ -108,7 +109,7 @@ impl Slots {
     }
 }
 
-/// Numbered places, each of which is taken for some times: from, to.
+/// Numbered places: walkers, outstanding misses, a bank or a channel. Each is taken for intervals: start, end.
 struct Places {
     taken: Vec<Vec<(u64, u64)>>,
 }
@@ -118,38 +119,40 @@ impl Places {
         Places { taken: vec![Vec::new(); count as usize] }
     }
 
-    /// The first place that is free for `cycles`.
+    /// The first place that is free for `cycles` from a time on.
     fn free(&self, from: u64, cycles: u64) -> Option<usize> {
-        let is_free = |of: &&(u64, u64)| of.1 <= from || from + cycles <= of.0;
+        let is_free = |interval: &&(u64, u64)| interval.1 <= from || from + cycles <= interval.0;
         self.taken.iter().position(|times| times.iter().filter(is_free).count() == times.len())
     }
 
-    /// Takes the first place that is free for `cycles`, until a time.
+    /// Takes the first place that is free for `cycles`, from a time until another.
     fn take(&mut self, from: u64, cycles: u64, to: u64) {
         let place = self.free(from, cycles).expect("a free place");
         self.taken[place].extend((from < to).then_some((from, to)));
     }
 }
 
-/// The first time from which all have a place for `cycles`: `from`, or the end of something else.
+/// The first time from `from` on at which all have a place that is free for `cycles`: `from`, or the end of an
+/// interval.
 fn first_free(all: &[&Places], from: u64, cycles: u64) -> u64 {
     let taken = all.iter().flat_map(|places| places.taken.iter().flatten());
     let mut times: Vec<u64> =
-        taken.map(|of| of.1).filter(|end| *end > from).chain([from]).collect();
+        taken.map(|interval| interval.1).filter(|end| *end > from).chain([from]).collect();
     times.sort_unstable();
     let is_free = |at: &u64| all.iter().all(|places| places.free(*at, cycles).is_some());
-    times.into_iter().find(is_free).expect("after all of them there is room")
+    times.into_iter().find(is_free).expect("all places are free after the last interval")
 }
 
 struct Dram {
     config: DramConfig,
     line_bytes: u64,
-    /// The open row of each bank of each channel, and the time of the line that it was opened for.
+    /// The last row opened in each bank of each channel, and when its line was requested.
     open: Vec<Option<(u64, u64)>>,
     banks: Vec<Places>,
     channels: Vec<Places>,
-    /// For each channel the lines that wait to be written, and when it wrote: from, to.
+    /// By channel, the lines that wait to be written.
     unwritten: Vec<Vec<u64>>,
+    /// By channel, the batches of writes: start, end.
     written: Vec<Vec<(u64, u64)>>,
     row_hits: u64,
     row_conflicts: u64,
@@ -171,73 +174,75 @@ impl Dram {
         }
     }
 
-    /// How many cycles later than from a closed row of an idle bank a line comes that is asked for at a time.
+    /// Reads a line that is requested at a time. Returns how many cycles later it arrives than from a closed row of an
+    /// idle bank; negative if it arrives earlier.
     fn read(&mut self, line: u64, from: u64) -> i64 {
         let (channel, bank, opens) = self.open(line, from);
-        let moves = u64::from(self.config.transfer_cycles);
+        let transfer = u64::from(self.config.transfer_cycles);
         let mut begin = self.refreshed(channel, from);
-        while let Some(of) = self.written[channel].iter().find(|of| (of.0..of.1).contains(&begin)) {
-            begin = of.1;
+        while let Some(batch) =
+            self.written[channel].iter().find(|batch| (batch.0..batch.1).contains(&begin))
+        {
+            begin = batch.1;
         }
-        let begin = first_free(&[&self.banks[bank]], begin, opens + moves);
-        self.banks[bank].take(begin, opens + moves, begin + opens + moves);
-        let begin = first_free(&[&self.channels[channel]], begin + opens, moves);
-        self.channels[channel].take(begin, moves, begin + moves);
+        let begin = first_free(&[&self.banks[bank]], begin, opens + transfer);
+        self.banks[bank].take(begin, opens + transfer, begin + opens + transfer);
+        let begin = first_free(&[&self.channels[channel]], begin + opens, transfer);
+        self.channels[channel].take(begin, transfer, begin + transfer);
         begin as i64 - (from + u64::from(self.config.activate_cycles)) as i64
     }
 
-    /// Writes a line back with the others of its batch, at the time of the last of them.
+    /// Writes a line back: the last line of a batch writes the batch.
     fn write(&mut self, line: u64, from: u64) {
-        let of = self.config;
-        let channel = (line % u64::from(of.channels)) as usize;
+        let config = self.config;
+        let channel = (line % u64::from(config.channels)) as usize;
         self.unwritten[channel].push(line);
-        if self.unwritten[channel].len() < of.write_batch as usize {
+        if self.unwritten[channel].len() < config.write_batch as usize {
             return;
         }
         let batch = std::mem::take(&mut self.unwritten[channel]);
         let mut banks = vec![0; self.banks.len()];
         for line in &batch {
             let (_, bank, opens) = self.open(*line, from);
-            banks[bank] += opens + u64::from(of.transfer_cycles);
+            banks[bank] += opens + u64::from(config.transfer_cycles);
         }
-        let moves = batch.len() as u64 * u64::from(of.transfer_cycles);
+        let transfers = batch.len() as u64 * u64::from(config.transfer_cycles);
         let slowest = banks.into_iter().max().expect("a bank");
-        let cycles = slowest.max(u64::from(of.turn_cycles) + moves);
+        let cycles = slowest.max(u64::from(config.turn_cycles) + transfers);
         let begin = first_free(&[&self.channels[channel]], self.refreshed(channel, from), cycles);
         self.channels[channel].take(begin, cycles, begin + cycles);
         self.written[channel].push((begin, begin + cycles));
     }
 
-    /// The channel and the bank of a line, and how long its row takes to open.
+    /// Opens the row of a line. Returns the channel, the bank, and the cycles until the row is open.
     fn open(&mut self, line: u64, from: u64) -> (usize, usize, u64) {
-        let of = self.config;
-        let (channels, banks) = (u64::from(of.channels), u64::from(of.banks));
+        let config = self.config;
+        let (channels, banks) = (u64::from(config.channels), u64::from(config.banks));
         let channel = line % channels;
-        let row = line / channels / (of.row_bytes / self.line_bytes);
+        let row = line / channels / (config.row_bytes / self.line_bytes);
         let bank = (channel * banks + (row ^ (row / banks)) % banks) as usize;
         let before = self.open[bank].replace((row, from));
         // A refresh that begins after the row was opened closes it.
-        let every = u64::from(of.refresh_every_cycles);
+        let every = u64::from(config.refresh_every_cycles);
         let closes =
             |begin: u64, opened_at: u64| opened_at + every < begin && begin <= from + every;
         let begins = || self.refreshes(channel as usize).take_while(|begin| *begin <= from + every);
         let stays = |opened_at: u64| !begins().any(|begin| closes(begin, opened_at));
         let opens = match before.filter(|(_, at)| stays(*at)).map(|(open, _)| open) {
-            None => of.activate_cycles,
+            None => config.activate_cycles,
             Some(open) if open == row => {
                 self.row_hits += 1;
                 0
             }
             Some(_) => {
                 self.row_conflicts += 1;
-                of.precharge_cycles + of.activate_cycles
+                config.precharge_cycles + config.activate_cycles
             }
         };
         (channel as usize, bank, u64::from(opens))
     }
 
-    /// The times when refreshes of a channel begin, a period later than they do, since there were some before the
-    /// beginning, too.
+    /// The times at which refreshes of a channel begin, plus a period: the first of them may have begun before time 0.
     fn refreshes(&self, channel: usize) -> impl Iterator<Item = u64> + use<> {
         let every = u64::from(self.config.refresh_every_cycles);
         let first = channel as u64 * every / u64::from(self.config.channels);
@@ -245,7 +250,7 @@ impl Dram {
         (0..).take_while(move |_| is_refreshed).map(move |number| first + number * every)
     }
 
-    /// The first time from a time on when a channel is not being refreshed.
+    /// The first time from `from` on at which a channel is not being refreshed.
     fn refreshed(&self, channel: usize, from: u64) -> u64 {
         let refresh = u64::from(self.config.refresh_cycles);
         let every = u64::from(self.config.refresh_every_cycles);
@@ -261,14 +266,14 @@ impl Dram {
 struct UnderWay {
     /// The size of the page; 0 for a line.
     page_bytes: u64,
-    /// The number of the page, or the line.
+    /// The number of the page in units of its size, or the line.
     number: u64,
     from: u64,
     to: u64,
-    kind: usize,
+    part: usize,
 }
 
-/// One instruction.
+/// An entry: an instruction, or a part that continues one.
 #[derive(Default)]
 struct Entry {
     is_redirected: bool,
@@ -276,9 +281,11 @@ struct Entry {
     continues: bool,
     difference: Difference,
     writes: bool,
-    computes: Option<Arithmetic>,
+    arithmetic: Option<Arithmetic>,
+    /// The distances of the producers that are not late.
     distances: Vec<u64>,
     late: Vec<u64>,
+    /// The distances of stores from which it takes values.
     forwards: Vec<u64>,
     references: Vec<(Reference, LineAccess, Option<Cost>)>,
 }
@@ -286,58 +293,59 @@ struct Entry {
 impl Entry {
     /// The references to data.
     fn data(&self) -> impl Iterator<Item = &(Reference, LineAccess, Option<Cost>)> {
-        self.references.iter().filter(|of| !of.0.is_fetch())
+        self.references.iter().filter(|reference| !reference.0.is_fetch())
     }
 
-    /// How many load, or store.
+    /// The number of stores, or of loads.
     fn count(&self, is_store: bool) -> usize {
-        self.data().filter(|of| of.0.is_store() == is_store).count()
+        self.data().filter(|reference| reference.0.is_store() == is_store).count()
     }
 }
 
-/// The most wrong paths under way at a time.
-const WRONG_PATHS: usize = 8;
+/// How many wrong paths may be under way at a time.
+const MAX_WRONG_PATHS: usize = 8;
 
 /// A wrong path under way.
 struct WrongPath {
-    /// The number of its branch, and when that is complete.
+    /// The number of its branch, and when the branch is complete on the right path.
     branch: usize,
     until: u64,
-    /// The slots in which instructions are dispatched in order, and when the next one begins.
+    /// The slots in which entries are dispatched in order, and the earliest next one.
     slots: InOrder,
     slots_from: u64,
-    /// When the last instruction was dispatched in order, and whether one was behind the last mispredicted branch.
+    /// When the last entry was dispatched in order.
     dispatched: u64,
+    /// Whether an entry was dispatched in order behind the last mispredicted branch.
     is_behind_branch: bool,
-    /// When the last mispredicted branch is found, if that is not its own.
+    /// When the last mispredicted branch on the path is found; `None` if that is the path's own branch.
     found: Option<u64>,
 }
 
 impl WrongPath {
-    /// When it comes to a mispredicted branch behind the last instruction.
-    fn comes(&self) -> u64 {
+    /// When the path comes to a mispredicted branch behind the last entry.
+    fn reaches_branch(&self) -> u64 {
         let next = if self.is_behind_branch { 0 } else { self.slots.first(self.slots_from) };
         self.dispatched.max(next)
     }
 }
 
-/// When an access is complete on wrong paths, and its waits there.
+/// When a reference is complete on wrong paths, and its waits there.
 type OnWrongPath = (u64, Waits);
 
-/// Whether a load takes its value from a store, if that wrote it.
+/// Whether a load takes its value from a store, if its entry names one.
 fn takes_from_store((_, _, cost): &(Reference, LineAccess, Option<Cost>)) -> bool {
-    let is_nothing = |cost: &Cost| {
+    let is_plain_hit = |cost: &Cost| {
         cost.cache_cycles == 0 && cost.used_prefetch.is_none() && cost.prefetches == 0
     };
-    cost.as_ref().is_none_or(is_nothing)
+    cost.as_ref().is_none_or(is_plain_hit)
 }
 
 /// A duration with a delay of DRAM, which may be negative: at least a cycle.
-fn later(cycles: u32, late: i64) -> u64 {
-    (i64::from(cycles) + late).max(1) as u64
+fn delayed(cycles: u32, delay: i64) -> u64 {
+    (i64::from(cycles) + delay).max(1) as u64
 }
 
-/// The parts of memory: what is not a tier is local, and tiers follow it up to the end.
+/// The parts of memory with their first lines: local memory, then the tiers, which end at the end of memory.
 fn drams(machine: &MachineConfig) -> Vec<(u64, Option<Dram>)> {
     let line_bytes = machine.cache.line_bytes;
     let memory = machine.host.as_ref().map_or(&machine.memory, |host| &host.memory);
@@ -359,16 +367,17 @@ struct NaiveCore {
     instructions: u64,
     taken: u64,
     mispredicted: u64,
+    /// When each entry is complete.
     complete: Vec<u64>,
-    /// The last mispredicted branch.
+    /// The number of the last mispredicted branch.
     last_branch: usize,
     wrong_paths: Vec<WrongPath>,
-    /// When each instruction that was executed on wrong paths is complete there.
+    /// When each entry that was executed on wrong paths is complete there.
     complete_on_wrong_paths: HashMap<usize, u64>,
     fetch: InOrder,
     dispatch: InOrder,
     commit: InOrder,
-    /// When each register written, and each load, is committed, and when each store is in the data cache.
+    /// When each entry that writes a register, and each load, is committed, and when each store is in the data cache.
     registers: Vec<u64>,
     loads: Vec<u64>,
     stores: InOrder,
@@ -377,18 +386,18 @@ struct NaiveCore {
     store_ports: Slots,
     walkers: Places,
     outstanding: [Places; 3],
-    /// The first line of each part of memory, local memory first.
+    /// The first line and the DRAM of each part of memory, local memory first.
     drams: Vec<(u64, Option<Dram>)>,
     under_way: Vec<UnderWay>,
-    /// Prefetches that nothing has used: level, physical line, from, to, kind.
+    /// Prefetches that have not been used yet: level, physical line, start, end, part.
     prefetched: Vec<(usize, u64, u64, u64, usize)>,
-    late: [u64; 2],
+    late_prefetches: [u64; 2],
     stack: [u64; 10],
     traps: u64,
-    /// When the walks end that verify predictions of the instruction, and when the next one is fetched again if one was
-    /// wrong.
-    verified: u64,
-    refetch: u64,
+    /// When the last walk ends that verifies a frame of the current entry.
+    verification_end: u64,
+    /// When the next entry is fetched again, if a frame of the current one is wrong; else 0.
+    refetch_from: u64,
 }
 
 impl NaiveCore {
@@ -418,11 +427,11 @@ impl NaiveCore {
             drams: drams(machine),
             under_way: Vec::new(),
             prefetched: Vec::new(),
-            late: [0; 2],
+            late_prefetches: [0; 2],
             stack: [0; 10],
             traps: 0,
-            verified: 0,
-            refetch: 0,
+            verification_end: 0,
+            refetch_from: 0,
             config: config.clone(),
         }
     }
@@ -438,16 +447,16 @@ impl NaiveCore {
                 continues: header.continues(),
                 difference: header.difference(),
                 writes: header.writes_integer(),
-                computes: header.arithmetic(),
+                arithmetic: header.arithmetic(),
                 ..Entry::default()
             };
             words.each_word(|word| match word {
-                Word::Distances(more) => each_distance(more, |distance| {
+                Word::Distances(distances) => each_distance(distances, |distance| {
                     if distance > 0 {
                         entry.distances.push(u64::from(distance));
                     }
                 }),
-                Word::Late(more) => each_distance(more, |distance| {
+                Word::Late(distances) => each_distance(distances, |distance| {
                     if distance > 0 {
                         entry.late.push(u64::from(distance));
                     }
@@ -467,11 +476,11 @@ impl NaiveCore {
             entries.push(entry);
         }
         for entry in &entries {
-            self.instruction(entry, costs);
+            self.execute_entry(entry, costs);
         }
     }
 
-    fn instruction(&mut self, entry: &Entry, costs: &Costs) {
+    fn execute_entry(&mut self, entry: &Entry, costs: &Costs) {
         let number = self.complete.len();
         let mut waits = Waits::new();
         self.instructions += u64::from(!entry.continues);
@@ -492,20 +501,21 @@ impl NaiveCore {
             waits.push((from.max(self.fetch.times[number - 1]), redirected, BRANCHES));
             from = from.max(redirected);
         }
-        if self.refetch > 0 {
-            waits.push((from.max(self.fetch.times[number - 1]), self.refetch, FLUSHES));
-            from = from.max(self.refetch);
+        if self.refetch_from > 0 {
+            waits.push((from.max(self.fetch.times[number - 1]), self.refetch_from, FLUSHES));
+            from = from.max(self.refetch_from);
         }
-        (self.refetch, self.verified) = (0, 0);
+        (self.refetch_from, self.verification_end) = (0, 0);
         let mut fetched = self.fetch.first(from);
-        for (_, access, cost) in entry.references.iter().filter(|of| of.0.is_fetch()) {
+        for (_, access, cost) in entry.references.iter().filter(|reference| reference.0.is_fetch())
+        {
             let Some(cost) = cost else { continue };
-            fetched = self.interrupt(fetched, cost, &mut waits);
+            fetched = self.run_handler(fetched, cost, &mut waits);
             fetched = self.translate(fetched, *access, Some(cost), costs, &mut waits);
-            // Fetch waits for one miss at a time, which takes no place and is not followed.
-            let late = self.line_late(cost, costs, fetched);
+            // Fetch waits for one miss at a time, which takes no place and is not under way for other accesses.
+            let delay = self.transfer_line(cost, costs, fetched);
             if cost.cache_cycles > 0 {
-                let arrived = fetched + later(cost.cache_cycles, late);
+                let arrived = fetched + delayed(cost.cache_cycles, delay);
                 waits.push((fetched, arrived, FETCHES));
                 fetched = arrived;
             }
@@ -520,15 +530,15 @@ impl NaiveCore {
             waits.push((from.max(in_order), with_stores, STORES));
         }
         let mut dispatched = self.dispatch.first(with_stores);
-        let complete_of = |distances: &[u64]| self.latest(number, distances, false);
-        let (operands, late) = (complete_of(&entry.distances), complete_of(&entry.late));
-        let handled = entry.data().filter_map(|of| of.2);
+        let complete = |distances: &[u64]| self.latest(number, distances, false);
+        let (operands, late) = (complete(&entry.distances), complete(&entry.late));
+        let handled = entry.data().filter_map(|reference| reference.2);
         let handled: Vec<Cost> = handled.filter(|cost| cost.handler_cycles > 0).collect();
         if !handled.is_empty() {
-            // Executed as far as its references, then fetched and dispatched again.
+            // The handlers run when the operands are complete; then the entry is fetched and dispatched again.
             let mut at = operands.max(dispatched + 1);
             for cost in &handled {
-                at = self.interrupt(at, cost, &mut waits);
+                at = self.run_handler(at, cost, &mut waits);
             }
             fetched = at;
             dispatched = fetched + u64::from(self.config.front_end_cycles);
@@ -537,57 +547,57 @@ impl NaiveCore {
         let dispatched = self.dispatch.take(dispatched);
 
         // 3. Execution.
-        let mut on_wrong_path =
+        let mut on_wrong_paths =
             self.execute_on_wrong_paths(number, entry, costs).unwrap_or_default().into_iter();
         let ready = operands.max(dispatched + 1);
         let forwarded = self.forwarded(number, entry, false);
-        let computes = self.computes(entry);
+        let arithmetic = self.arithmetic_cycles(entry);
         let mut complete = ready;
-        let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
+        let (mut loaded, mut load_waits, mut slowest) = (ready, Waits::new(), Waits::new());
         if entry.count(false) + entry.count(true) == 0 {
             let at = (ready.max(late)..).find(|at| self.issue.is_free(*at)).expect("a free slot");
             self.issue.take(at);
-            complete = at + computes;
+            complete = at + arithmetic;
         }
-        for of in entry.data() {
-            let is_store = of.0.is_store();
+        for reference in entry.data() {
+            let is_store = reference.0.is_store();
             let ports = if is_store { &mut self.store_ports } else { &mut self.load_ports };
             let is_free = |at: &u64| self.issue.is_free(*at) && ports.is_free(*at);
             let from = if is_store { loaded } else { ready };
             let at = (from..).find(is_free).expect("a free slot");
             self.issue.take(at);
             ports.take(at);
-            let mut own = if is_store { of_loads.clone() } else { Waits::new() };
-            let end = match on_wrong_path.next() {
-                None => self.access(at, of, forwarded, costs, &mut own),
-                Some((came, waits)) => {
-                    own.extend(waits.into_iter().map(|(from, to, kind)| (from.max(at), to, kind)));
-                    let own_end = match forwarded.filter(|_| takes_from_store(of)) {
+            let mut own = if is_store { load_waits.clone() } else { Waits::new() };
+            let end = match on_wrong_paths.next() {
+                None => self.access(at, reference, forwarded, costs, &mut own),
+                Some((complete_there, waits)) => {
+                    own.extend(waits.into_iter().map(|(from, to, part)| (from.max(at), to, part)));
+                    let own_end = match forwarded.filter(|_| takes_from_store(reference)) {
                         _ if is_store => at + 1,
                         Some(stored) => stored.max(at) + u64::from(self.config.forward_cycles),
                         None => at + self.l1d_cycles,
                     };
-                    own_end.max(came)
+                    own_end.max(complete_there)
                 }
             };
             if !is_store && end >= loaded {
-                (loaded, of_loads) = (end, own.clone());
+                (loaded, load_waits) = (end, own.clone());
             }
             if end >= complete {
                 (complete, slowest) = (end, own);
             }
         }
         if entry.count(false) + entry.count(true) > 0 {
-            // It computes when it has its late operands, and what it loads.
-            complete = complete.max(late + 1) + computes - 1;
+            // The arithmetic begins when the references and the late producers are complete.
+            complete = complete.max(late + 1) + arithmetic - 1;
         }
         waits.extend(slowest);
         self.complete.push(complete);
 
         // 4. Commit.
         let before = self.commit.times.last().copied().unwrap_or(0);
-        waits.push((complete, self.verified, VERIFIED));
-        let committed = self.commit.take(complete.max(self.verified));
+        waits.push((complete, self.verification_end, VERIFICATION));
+        let committed = self.commit.take(complete.max(self.verification_end));
         self.registers.extend(entry.writes.then_some(committed));
         self.loads.extend((0..entry.count(false)).map(|_| committed));
         for (reference, access, cost) in &entry.references {
@@ -598,30 +608,31 @@ impl NaiveCore {
             }
         }
         if committed > before {
-            // The cycle of the commit is the base's.
-            let mut left = committed - before - 1;
-            // Of a store that waited for a load the walks and look-ups of both come behind the data.
+            // The cycle of the commit belongs to the base.
+            let mut remaining = committed - before - 1;
+            // The waits of a store include those of a load before it: the walks and look-ups of both are taken after
+            // the load's data.
             let last_first = |wait: &(u64, u64, usize)| match wait.2 {
-                VERIFIED => 0,
+                VERIFICATION => 0,
                 HANDLERS => 4,
                 STORES => 5,
                 FLUSHES => 9,
-                kind if kind > WALKS => 1,
-                kind if wait.0 >= dispatched => [0, 0, 0, 3, 2][kind],
-                kind => [0, 10, 6, 8, 7][kind],
+                part if part > WALKS => 1,
+                part if wait.0 >= dispatched => [0, 0, 0, 3, 2][part],
+                part => [0, 10, 6, 8, 7][part],
             };
             waits.sort_by_key(last_first);
-            for (from, to, kind) in waits {
-                let of_wait = to.saturating_sub(from).min(left);
-                self.stack[if kind >= VERIFIED { WALKS } else { kind }] += of_wait;
-                left -= of_wait;
+            for (from, to, part) in waits {
+                let attributed = to.saturating_sub(from).min(remaining);
+                self.stack[if part >= VERIFICATION { WALKS } else { part }] += attributed;
+                remaining -= attributed;
             }
-            self.stack[BASE] += left + 1;
+            self.stack[BASE] += remaining + 1;
         }
     }
 
-    /// If there is a mispredicted branch before an instruction, wrong paths under way find it. It begins its own, if the
-    /// instruction could be fetched, from a time on, long before the branch is complete.
+    /// If a mispredicted branch is directly before an entry, the wrong paths under way find it. Its own wrong path
+    /// begins if the entry could be fetched, not before `from`, long before the branch is complete.
     fn follow_wrong_paths(&mut self, number: usize, entry: &Entry, from: u64) {
         if !entry.is_redirected || !self.config.wrong_paths {
             return;
@@ -634,19 +645,19 @@ impl NaiveCore {
         let complete = self.complete_on_wrong_path(branch);
         self.wrong_paths.retain(|path| !(is_off_path && path.branch == before));
         for path in &mut self.wrong_paths {
-            let mut comes = path.comes();
+            let mut reached = path.reaches_branch();
             if path.is_behind_branch {
                 path.slots_from = path.slots.times.last().expect("one was dispatched") + 1;
             }
             if is_off_path && let Some(found) = path.found {
                 let off_path = found + mispredict + front_end;
-                (path.slots_from, comes) = (path.slots_from.max(off_path), comes.max(off_path));
+                (path.slots_from, reached) = (path.slots_from.max(off_path), reached.max(off_path));
             }
-            path.found = Some(complete.max(comes + 1));
+            path.found = Some(complete.max(reached + 1));
             path.is_behind_branch = false;
         }
         let (begin, until) = (self.fetch.first(from), self.complete[branch]);
-        if until > begin + 64 && self.wrong_paths.len() < WRONG_PATHS {
+        if until > begin + 64 && self.wrong_paths.len() < MAX_WRONG_PATHS {
             self.wrong_paths.push(WrongPath {
                 branch,
                 until,
@@ -659,7 +670,8 @@ impl NaiveCore {
         }
     }
 
-    /// Dispatches an instruction on each wrong path under way. Returns when it is, and when the path's branch is complete.
+    /// Dispatches an entry on each wrong path under way that executes it. Returns when it is dispatched there, and when
+    /// the path's branch is complete.
     fn dispatch_on_wrong_paths(&mut self, number: usize, entry: &Entry) -> Vec<(u64, u64)> {
         let (room, store_room) = self.room(number, entry);
         let room = room.max(store_room);
@@ -688,7 +700,8 @@ impl NaiveCore {
         dispatched
     }
 
-    /// Executes an instruction on the first wrong path on which it is ready, if it is executed on any.
+    /// Executes an entry on the first wrong path on which it is ready. Returns its references to data; `None` if no
+    /// wrong path executes it.
     fn execute_on_wrong_paths(
         &mut self,
         number: usize,
@@ -699,45 +712,46 @@ impl NaiveCore {
         let operands = self.latest(number, &entry.distances, true);
         let late = self.latest(number, &entry.late, true);
         let forwarded = self.forwarded(number, entry, true);
-        let is_other =
+        let is_excluded =
             |cost: Cost| cost.handler_cycles > 0 || cost.speculation != Speculation::None;
-        if entry.data().any(|of| of.2.is_some_and(is_other)) {
+        if entry.data().any(|reference| reference.2.is_some_and(is_excluded)) {
             return None;
         }
-        let refers = entry.data().next().is_some();
-        let needed = if refers { operands } else { operands.max(late) };
+        let has_data = entry.data().next().is_some();
+        let needed = if has_data { operands } else { operands.max(late) };
         let on_each = dispatched.into_iter().map(|(at, until)| (needed.max(at + 1), until));
-        let ready = on_each.filter(|(ready, until)| ready < until).map(|of| of.0).min()?;
+        let ready = on_each.filter(|(ready, until)| ready < until).map(|times| times.0).min()?;
         let (mut loaded, mut complete) = (ready, ready);
         let mut accesses = Vec::new();
-        for of in entry.data() {
-            let is_store = of.0.is_store();
+        for reference in entry.data() {
+            let is_store = reference.0.is_store();
             let mut waits = Waits::new();
             let from = if is_store { loaded } else { ready };
-            let end = self.access(from, of, forwarded, costs, &mut waits);
+            let end = self.access(from, reference, forwarded, costs, &mut waits);
             if !is_store {
                 loaded = loaded.max(end);
             }
             complete = complete.max(end);
             accesses.push((end, waits));
         }
-        let computes = self.computes(entry);
+        let arithmetic = self.arithmetic_cycles(entry);
         complete = match accesses.len() {
-            0 => complete.max(late) + computes,
-            _ => complete.max(late + 1) + computes - 1,
+            0 => complete.max(late) + arithmetic,
+            _ => complete.max(late + 1) + arithmetic - 1,
         };
         self.complete_on_wrong_paths.insert(number, complete);
         Some(accesses)
     }
 
-    /// When there is room for an instruction: in all but the store queue, and there.
+    /// When there is room for an entry: in the reorder buffer, registers and load queue, and in the store queue.
     fn room(&self, number: usize, entry: &Entry) -> (u64, u64) {
         let config = &self.config;
         let mut room = 0;
         if let Some(before) = number.checked_sub(config.reorder_buffer as usize) {
             room = self.commit.times[before];
         }
-        // All but the last of them; an instruction that needs more than there are waits for all before it.
+        // An entry that needs `own` of `room` places waits until enough earlier ones are free: for all of them if it
+        // needs more than there are.
         let must_be_free = |ends: &[u64], own: usize, room: u32| {
             let count = if own > 0 { (ends.len() + own).saturating_sub(room as usize) } else { 0 };
             ends.iter().take(count).copied().max().unwrap_or(0)
@@ -749,30 +763,31 @@ impl NaiveCore {
         (room, must_be_free(&self.stores.times, stores, config.store_queue))
     }
 
-    /// When an instruction is complete on wrong paths, or on the right one if it is not executed there.
+    /// When an entry is complete on wrong paths, or on the right path if no wrong path executes it.
     fn complete_on_wrong_path(&self, number: usize) -> u64 {
         *self.complete_on_wrong_paths.get(&number).unwrap_or(&self.complete[number])
     }
 
-    /// When the last of the producers at distances is complete, on the right path or on wrong ones.
+    /// When the last of the producers at some distances is complete, on the right path or on wrong paths.
     fn latest(&self, number: usize, distances: &[u64], is_on_wrong: bool) -> u64 {
-        let producers = distances.iter().filter_map(|of| number.checked_sub(*of as usize));
-        let complete = |of: usize| match is_on_wrong {
-            true => self.complete_on_wrong_path(of),
-            false => self.complete[of],
+        let producers =
+            distances.iter().filter_map(|distance| number.checked_sub(*distance as usize));
+        let complete = |producer: usize| match is_on_wrong {
+            true => self.complete_on_wrong_path(producer),
+            false => self.complete[producer],
         };
         producers.map(complete).max().unwrap_or(0)
     }
 
-    /// When the stores are complete from which an instruction takes values, if there are any.
+    /// When the last store is complete from which an entry takes values, if it takes any.
     fn forwarded(&self, number: usize, entry: &Entry, is_on_wrong: bool) -> Option<u64> {
         (!entry.forwards.is_empty()).then(|| self.latest(number, &entry.forwards, is_on_wrong))
     }
 
-    /// The cycles of what an instruction computes.
-    fn computes(&self, entry: &Entry) -> u64 {
+    /// The cycles of an entry's arithmetic.
+    fn arithmetic_cycles(&self, entry: &Entry) -> u64 {
         let cycles = self.config.latencies;
-        u64::from(match entry.computes {
+        u64::from(match entry.arithmetic {
             None => 1,
             Some(Arithmetic::Multiply) => cycles.multiply,
             Some(Arithmetic::Divide) => cycles.divide,
@@ -781,29 +796,29 @@ impl NaiveCore {
         })
     }
 
-    /// When an access to data is complete that begins at a time.
+    /// When an access to data that begins at a time is complete.
     fn access(
         &mut self,
         at: u64,
-        of: &(Reference, LineAccess, Option<Cost>),
+        entry_reference: &(Reference, LineAccess, Option<Cost>),
         forwarded: Option<u64>,
         costs: &Costs,
         waits: &mut Waits,
     ) -> u64 {
-        let (reference, access, cost) = of;
+        let (reference, access, cost) = entry_reference;
         let translated = self.translate(at, *access, cost.as_ref(), costs, waits);
         if reference.is_store() && self.config.store_prefetch {
             self.line(translated, *access, cost.as_ref(), costs, &mut Waits::new());
         }
-        match forwarded.filter(|_| takes_from_store(of)) {
+        match forwarded.filter(|_| takes_from_store(entry_reference)) {
             _ if reference.is_store() => translated + 1,
             Some(stored) => stored.max(translated) + u64::from(self.config.forward_cycles),
             None => self.line(translated, *access, cost.as_ref(), costs, waits) + self.l1d_cycles,
         }
     }
 
-    /// When the handler of an access has run that is come to at a time.
-    fn interrupt(&mut self, at: u64, cost: &Cost, waits: &mut Waits) -> u64 {
+    /// Runs the software handler of an access that is reached at a time, if it has one. Returns when the handler ends.
+    fn run_handler(&mut self, at: u64, cost: &Cost, waits: &mut Waits) -> u64 {
         if cost.handler_cycles == 0 {
             return at;
         }
@@ -815,7 +830,7 @@ impl NaiveCore {
         ends
     }
 
-    /// When an access that begins at a time has its translation.
+    /// When an access that begins at a time has its translation, or continues at its predicted frame.
     fn translate(
         &mut self,
         at: u64,
@@ -831,31 +846,31 @@ impl NaiveCore {
         if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
             let (begin, end) = self.walk(from, cost.walk_cycles, costs.other_transfers(cost));
             if let Some(bytes) = cost.page_size.map(PageSize::bytes) {
-                self.begin(bytes, page(bytes), begin, end, WALKS);
+                self.begin_under_way(bytes, page(bytes), begin, end, WALKS);
             }
             self.walk_in_background(end, Some((begin, end)), cost, costs);
             match cost.speculation {
                 Speculation::None => (),
                 Speculation::Right => {
-                    self.verified = self.verified.max(end);
+                    self.verification_end = self.verification_end.max(end);
                     return from;
                 }
                 Speculation::Wrong => {
                     let refetch = end + u64::from(self.config.mispredict_cycles);
-                    self.refetch = self.refetch.max(refetch);
+                    self.refetch_from = self.refetch_from.max(refetch);
                 }
             }
             waits.push((from, end, WALKS));
             return end;
         }
-        let is_it = |of: &&(usize, &UnderWay)| {
-            of.1.page_bytes > 0 && of.1.number == page(of.1.page_bytes) && of.1.to > from
+        let is_to_page = |walk: &&(usize, &UnderWay)| {
+            walk.1.page_bytes > 0 && walk.1.number == page(walk.1.page_bytes) && walk.1.to > from
         };
         let all = self.under_way.iter().enumerate();
-        let found = all.filter(|of| is_it(&of)).min_by_key(|of| of.1.page_bytes);
+        let found = all.filter(|walk| is_to_page(&walk)).min_by_key(|walk| walk.1.page_bytes);
         let mut until = from;
-        if let Some((place, _)) = found {
-            until = self.wait(place, from, PlacesOf::Walkers);
+        if let Some((index, _)) = found {
+            until = self.join(index, from, Resource::Walkers);
             waits.push((from, until, WALKS));
         }
         if let Some(cost) = cost {
@@ -864,24 +879,25 @@ impl NaiveCore {
         until
     }
 
-    /// A walk that a walker may begin from a time on: its begin and its end.
+    /// Sends a walk as soon as a walker is free. Returns its start and its end.
     fn walk(&mut self, from: u64, walk_cycles: u32, transfers: &[MemoryTransfer]) -> (u64, u64) {
         let cycles = u64::from(walk_cycles);
         let begin = first_free(&[&self.walkers], from, cycles);
-        let mut late = 0;
-        for of in transfers {
-            match self.dram(of.line()) {
-                Some(dram) if of.is_write() => dram.write(of.line(), begin),
-                Some(dram) => late += dram.read(of.line(), begin),
+        let mut delay = 0;
+        for transfer in transfers {
+            match self.dram(transfer.line()) {
+                Some(dram) if transfer.is_write() => dram.write(transfer.line(), begin),
+                Some(dram) => delay += dram.read(transfer.line(), begin),
                 None => (),
             }
         }
-        let end = begin + later(walk_cycles, late);
+        let end = begin + delayed(walk_cycles, delay);
         self.walkers.take(begin, cycles, end);
         (begin, end)
     }
 
-    /// The walks in the background of an access that is translated at a time.
+    /// Sends the walks in the background of an access that is translated at a time. `own` is the access's own walk:
+    /// start, end.
     fn walk_in_background(&mut self, at: u64, own: Option<(u64, u64)>, cost: &Cost, costs: &Costs) {
         let mut last = own;
         for number in cost.first_background..cost.first_background + cost.background {
@@ -894,37 +910,37 @@ impl NaiveCore {
                     if let Some((begin, end)) = last {
                         let bytes = size.bytes();
                         let number = first.raw() * PageSize::BASE.bytes() / bytes;
-                        self.begin(bytes, number, begin, end, WALKS);
+                        self.begin_under_way(bytes, number, begin, end, WALKS);
                     }
                 }
             }
         }
     }
 
-    /// How much later than from an idle memory an access's line comes that is asked for at a time. What it and
-    /// its walk wrote back goes with the walk, if there is one.
-    fn line_late(&mut self, cost: &Cost, costs: &Costs, at: u64) -> i64 {
+    /// Transfers the line of an access that misses, and its write-backs unless it has a walk: then they were
+    /// transferred with the walk. Returns the delay of the line against an idle memory.
+    fn transfer_line(&mut self, cost: &Cost, costs: &Costs, at: u64) -> i64 {
         if cost.cache_cycles == 0 {
             return 0;
         }
         let own = costs.own_transfer(cost);
-        let late =
+        let delay =
             own.map_or(0, |own| self.dram(own.line()).map_or(0, |dram| dram.read(own.line(), at)));
         for write in costs.other_transfers(cost).iter().filter(|_| cost.walk_cycles == 0) {
             if let Some(dram) = self.dram(write.line()) {
                 dram.write(write.line(), at);
             }
         }
-        late
+        delay
     }
 
-    /// The DRAM of a line: of the last part that begins at it or before.
+    /// The DRAM of a line: that of the last part of memory that begins at the line or before it.
     fn dram(&mut self, line: u64) -> Option<&mut Dram> {
         let parts = self.drams.iter_mut().filter(|(first, _)| *first <= line);
         parts.last().and_then(|(_, dram)| dram.as_mut())
     }
 
-    /// When the line of an access is there that asks for it at a time.
+    /// When the line of an access that is requested at a time is in the first-level cache.
     fn line(
         &mut self,
         at: u64,
@@ -935,24 +951,24 @@ impl NaiveCore {
     ) -> u64 {
         if let Some(cost) = cost.filter(|cost| cost.cache_cycles > 0) {
             let used = cost.used_prefetch.filter(|used| used.level == 1).map(|used| used.line);
-            let (begin, end, kind) =
+            let (begin, end, part) =
                 self.send(0, at, (cost.served, cost.cache_cycles), used, |core, begin| {
-                    core.line_late(cost, costs, begin)
+                    core.transfer_line(cost, costs, begin)
                 });
-            self.begin(0, access.line(), begin, end, kind);
-            waits.push((at, end, kind));
+            self.begin_under_way(0, access.line(), begin, end, part);
+            waits.push((at, end, part));
             self.prefetch(begin, cost, costs);
             return end;
         }
         if let Some(cost) = cost
             && let Some(used) = cost.used_prefetch.filter(|used| used.level == 0)
         {
-            self.under_way.retain(|of| of.page_bytes > 0 || of.number != access.line());
+            self.under_way.retain(|line| line.page_bytes > 0 || line.number != access.line());
             let mut end = at;
-            if let Some((from, to, kind)) = self.use_prefetch(0, used.line, at, at) {
-                self.begin(0, access.line(), from, to, kind);
+            if let Some((from, to, part)) = self.use_prefetch(0, used.line, at, at) {
+                self.begin_under_way(0, access.line(), from, to, part);
                 end = to.max(at);
-                waits.push((at, end, kind));
+                waits.push((at, end, part));
             }
             self.prefetch(at, cost, costs);
             return end;
@@ -961,24 +977,25 @@ impl NaiveCore {
             self.prefetch(at, cost, costs);
             return at;
         }
-        let is_it = |of: &UnderWay| of.page_bytes == 0 && of.number == access.line();
-        let Some(place) = self.under_way.iter().position(is_it) else { return at };
-        let kind = self.under_way[place].kind;
-        let end = self.wait(place, at, PlacesOf::FirstLevel);
-        waits.push((at, end, kind));
+        let is_this = |line: &UnderWay| line.page_bytes == 0 && line.number == access.line();
+        let Some(index) = self.under_way.iter().position(is_this) else { return at };
+        let part = self.under_way[index].part;
+        let end = self.join(index, at, Resource::FirstLevelMisses);
+        waits.push((at, end, part));
         end
     }
 
-    /// Sends something through the levels from one on that miss it, at the first time when they have room. It may use
-    /// a line prefetched into the second level, and then comes with it. Returns when it is sent and there, and what
-    /// serves it.
+    /// Sends a miss or a prefetch, which takes a place in each level from `level` on that it misses, at the first time
+    /// at which all of them have room. `delay` transfers its lines, and returns its delay against an idle memory. If it
+    /// uses a line prefetched into the second level, it has to wait for that line, too. Returns its start, its end, and
+    /// the part of the stack for waits for it.
     fn send(
         &mut self,
         level: usize,
         at: u64,
         (served, cycles): (ServedBy, u32),
         used: Option<u64>,
-        late: impl FnOnce(&mut Self, u64) -> i64,
+        delay: impl FnOnce(&mut Self, u64) -> i64,
     ) -> (u64, u64, usize) {
         let misses = match served {
             ServedBy::L1 | ServedBy::L2 => 1,
@@ -987,21 +1004,22 @@ impl NaiveCore {
         };
         let places: Vec<&Places> = self.outstanding[level..misses].iter().collect();
         let begin = first_free(&places, at, u64::from(cycles));
-        let late = late(self, begin);
-        let (mut end, mut kind) = (begin + later(cycles, late), kind_of(served));
+        let delay = delay(self, begin);
+        let (mut end, mut part) = (begin + delayed(cycles, delay), part_of(served));
         if let Some(line) = used
-            && let Some((_, to, of)) = self.use_prefetch(1, line, begin, end)
+            && let Some((_, to, of_prefetch)) = self.use_prefetch(1, line, begin, end)
             && to > end
         {
-            (end, kind) = (to, of);
+            (end, part) = (to, of_prefetch);
         }
         for places in &mut self.outstanding[level..misses] {
             places.take(begin, u64::from(cycles), end);
         }
-        (begin, end, kind)
+        (begin, end, part)
     }
 
-    /// The first use of a prefetched line at a time, which has the line at `end` if it is there: from, to, kind.
+    /// Removes the prefetch of a line, for its first use at a time, by an access that has the line at `end` unless it
+    /// has to wait for the prefetch. Returns the start and the end of the prefetch, and its part of the stack.
     fn use_prefetch(
         &mut self,
         level: usize,
@@ -1009,8 +1027,11 @@ impl NaiveCore {
         at: u64,
         end: u64,
     ) -> Option<(u64, u64, usize)> {
-        let place = self.prefetched.iter().position(|of| (of.0, of.1) == (level, line))?;
-        let (.., mut from, mut to, kind) = self.prefetched.remove(place);
+        let index = self
+            .prefetched
+            .iter()
+            .position(|prefetch| (prefetch.0, prefetch.1) == (level, line))?;
+        let (.., mut from, mut to, part) = self.prefetched.remove(index);
         if at < from {
             let begin = first_free(&[&self.outstanding[level]], at, to - from);
             if begin < from {
@@ -1018,61 +1039,68 @@ impl NaiveCore {
                 self.outstanding[level].take(from, to - from, to);
             }
         }
-        self.late[level] += u64::from(to > end);
-        Some((from, to, kind))
+        self.late_prefetches[level] += u64::from(to > end);
+        Some((from, to, part))
     }
 
     /// Sends the prefetches of an access.
     fn prefetch(&mut self, at: u64, cost: &Cost, costs: &Costs) {
         for number in 0..cost.prefetches {
-            let of = costs.prefetches[(cost.first_prefetch + number) as usize];
-            let transfers = (of.first_transfer..of.first_transfer + of.transfers)
-                .map(|place| costs.transfers[place as usize]);
-            let used = of.uses_l2.then_some(of.line);
-            let (from, to, kind) =
-                self.send(of.level, at, (of.served, of.cycles), used, |core, begin| {
-                    let mut late = 0;
+            let prefetch = costs.prefetches[(cost.first_prefetch + number) as usize];
+            let transfers = (prefetch.first_transfer..prefetch.first_transfer + prefetch.transfers)
+                .map(|index| costs.transfers[index as usize]);
+            let used = prefetch.uses_l2.then_some(prefetch.line);
+            let (from, to, part) = self.send(
+                prefetch.level,
+                at,
+                (prefetch.served, prefetch.cycles),
+                used,
+                |core, begin| {
+                    let mut delay = 0;
                     for transfer in transfers {
                         match core.dram(transfer.line()) {
                             Some(dram) if transfer.is_write() => dram.write(transfer.line(), begin),
-                            Some(dram) => late += dram.read(transfer.line(), begin),
+                            Some(dram) => delay += dram.read(transfer.line(), begin),
                             None => (),
                         }
                     }
-                    late
-                });
-            self.prefetched.retain(|before| (before.0, before.1) != (of.level, of.line));
-            self.prefetched.push((of.level, of.line, from, to, kind));
+                    delay
+                },
+            );
+            self.prefetched
+                .retain(|before| (before.0, before.1) != (prefetch.level, prefetch.line));
+            self.prefetched.push((prefetch.level, prefetch.line, from, to, part));
         }
     }
 
-    /// A walk or line begins to be under way.
-    fn begin(&mut self, page_bytes: u64, number: u64, from: u64, to: u64, kind: usize) {
-        self.under_way.retain(|of| (of.page_bytes, of.number) != (page_bytes, number));
-        self.under_way.push(UnderWay { page_bytes, number, from, to, kind });
+    /// Records a walk or a line that is under way.
+    fn begin_under_way(&mut self, page_bytes: u64, number: u64, from: u64, to: u64, part: usize) {
+        self.under_way.retain(|before| (before.page_bytes, before.number) != (page_bytes, number));
+        self.under_way.push(UnderWay { page_bytes, number, from, to, part });
     }
 
-    /// When something under way is there, for an access that comes at a time.
-    fn wait(&mut self, place: usize, at: u64, of: PlacesOf) -> u64 {
-        let places = match of {
-            PlacesOf::Walkers => &mut self.walkers,
-            PlacesOf::FirstLevel => &mut self.outstanding[0],
+    /// Waits for a walk or a line under way, for an access at a time. An access before its start moves the start
+    /// forward, if the resource is free earlier. Returns when the access has it.
+    fn join(&mut self, index: usize, at: u64, resource: Resource) -> u64 {
+        let places = match resource {
+            Resource::Walkers => &mut self.walkers,
+            Resource::FirstLevelMisses => &mut self.outstanding[0],
         };
-        let of = &mut self.under_way[place];
-        if at < of.from {
-            let cycles = of.to - of.from;
+        let joined = &mut self.under_way[index];
+        if at < joined.from {
+            let cycles = joined.to - joined.from;
             let begin = first_free(&[places], at, cycles);
-            if begin < of.from {
-                (of.from, of.to) = (begin, begin + cycles);
+            if begin < joined.from {
+                (joined.from, joined.to) = (begin, begin + cycles);
                 places.take(begin, cycles, begin + cycles);
             }
         }
-        of.to.max(at)
+        joined.to.max(at)
     }
 
     fn report(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let rows = |of: fn(&Dram) -> u64| {
-            self.drams.iter().filter_map(|(_, dram)| dram.as_ref()).map(of).sum()
+        let rows = |count: fn(&Dram) -> u64| {
+            self.drams.iter().filter_map(|(_, dram)| dram.as_ref()).map(count).sum()
         };
         let mut counters = vec![
             ("core", "instructions", self.instructions),
@@ -1082,27 +1110,28 @@ impl NaiveCore {
             ("core", "traps", self.traps),
             ("memory", "row_hits", rows(|dram| dram.row_hits)),
             ("memory", "row_conflicts", rows(|dram| dram.row_conflicts)),
-            ("prefetch.l1d", "late", self.late[0]),
-            ("prefetch.l2", "late", self.late[1]),
+            ("prefetch.l1d", "late", self.late_prefetches[0]),
+            ("prefetch.l2", "late", self.late_prefetches[1]),
         ];
         counters.extend(
-            KINDS.iter().zip(self.stack).map(|(kind, cycles)| ("core.stack", *kind, cycles)),
+            PARTS.iter().zip(self.stack).map(|(part, cycles)| ("core.stack", *part, cycles)),
         );
         counters
     }
 }
 
+/// The resource that a walk or a line under way takes.
 #[derive(Clone, Copy)]
-enum PlacesOf {
+enum Resource {
     Walkers,
-    FirstLevel,
+    FirstLevelMisses,
 }
 
 /// The cost of a fresh reference.
 #[derive(Clone, Debug)]
 struct CostDraft {
     lookup_cycles: u32,
-    /// Without its reads from memory.
+    /// The cycles of the walk without its reads from memory, the lines of these reads, and the size of the page.
     walk: Option<(u32, Vec<u64>, Option<PageSize>)>,
     speculation: Speculation,
     handler_cycles: u32,
@@ -1110,16 +1139,16 @@ struct CostDraft {
     cache_cycles: u32,
     line: u64,
     writes: Vec<u64>,
-    /// The level and the line of a prefetch that it uses.
+    /// The level and the line of the prefetch that the reference is the first to use.
     used: Option<(usize, u64)>,
     prefetches: Vec<PrefetchDraft>,
     background: Vec<BackgroundDraft>,
 }
 
-/// A walk in the background of an access, or a page that comes with the walk before.
+/// A walk in the background of an access, or a page that arrives with the walk before it.
 #[derive(Clone, Debug)]
 enum BackgroundDraft {
-    /// Its cycles without its reads from memory.
+    /// The cycles of the walk without its reads from memory, and the lines of these reads.
     Walk(u32, Vec<u64>),
     Page(PageNumber, PageSize),
 }
@@ -1137,7 +1166,8 @@ struct PrefetchDraft {
 #[derive(Clone, Debug)]
 struct ReferenceDraft {
     is_store: bool,
-    /// An earlier access of the batch, if there is one.
+    /// The earlier access of the batch that serves the reference, if there are earlier ones; `None` for a fresh
+    /// reference.
     repeats: Option<Index>,
     line: u64,
     cost: Option<CostDraft>,
@@ -1146,25 +1176,26 @@ struct ReferenceDraft {
 #[derive(Clone, Debug)]
 struct EntryDraft {
     continues: bool,
+    /// Whether the branch before it is mispredicted, and whether it is taken.
     followed: (bool, bool),
     difference: Difference,
     writes: bool,
-    computes: Option<Arithmetic>,
+    arithmetic: Option<Arithmetic>,
     distances: Vec<u64>,
     late: Vec<u64>,
     forward: Option<u64>,
     fetch: Option<(u64, Option<CostDraft>)>,
     references: Vec<ReferenceDraft>,
-    /// Whether a part ends here, and whether a batch does.
+    /// Whether a part of a batch, and a batch, ends with the entry.
     ends: (bool, bool),
 }
 
-/// Few base pages, of two huge ones.
+/// One of few base pages in two huge pages.
 fn page() -> impl Strategy<Value = u64> {
     prop::sample::select(&[0u64, 1, 2, 512, 513][..])
 }
 
-/// Lines of few pages of both sizes.
+/// One of few lines in these pages.
 fn line() -> impl Strategy<Value = u64> {
     (page(), 0u64..3).prop_map(|(page, line)| page << 6 | line)
 }
@@ -1178,12 +1209,12 @@ fn background() -> impl Strategy<Value = BackgroundDraft> {
     ]
 }
 
-/// Physical lines, in few rows.
+/// A physical line, most often in one of few rows.
 fn physical() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0u64..16, 1 => 64u64..80, 1 => 0u64..4096]
 }
 
-/// Few lines, so that prefetches are used.
+/// One of few physical lines, so that prefetches are used.
 fn prefetched() -> impl Strategy<Value = u64> {
     0u64..6
 }
@@ -1216,13 +1247,13 @@ fn cost() -> impl Strategy<Value = CostDraft> {
     ];
     let lookup = prop_oneof![Just(0u32), 1u32..15];
     let handler = prop_oneof![9 => Just(0u32), 1 => 1u32..80];
-    let lookup = (lookup, handler, speculation);
+    let before_line = (lookup, handler, speculation);
     let prefetches = (prop::option::weighted(0.5, prefetched()), vec(prefetch(), 0..3));
     let background = prop_oneof![3 => Just(Vec::new()), 1 => vec(background(), 1..5)];
     let line = (physical(), vec(physical(), 0..3), prefetches, background);
-    // Some are so long that branches that wait for them have wrong paths.
+    // Some take so long that branches that wait for them have wrong paths.
     let cycles = prop_oneof![4 => 1u32..50, 1 => 100u32..600];
-    (lookup, prop::option::weighted(0.4, walk), served, cycles, line).prop_map(
+    (before_line, prop::option::weighted(0.4, walk), served, cycles, line).prop_map(
         |(
             (lookup_cycles, handler_cycles, speculation),
             walk,
@@ -1292,7 +1323,7 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
                     followed,
                     difference,
                     writes,
-                    computes: Arithmetic::of_code(code),
+                    arithmetic: Arithmetic::of_code(code),
                     distances,
                     late,
                     forward,
@@ -1304,8 +1335,8 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
         )
 }
 
-/// Loads that take long and wait one for another, a mispredicted branch behind each, so that many wrong paths are under
-/// way at a time.
+/// A chain of loads that take long, with a mispredicted branch behind each, so that many wrong paths are under way at a
+/// time.
 fn chase() -> impl Strategy<Value = Vec<EntryDraft>> {
     let link = (entry(), line(), cost(), 100u32..300, vec(entry(), 1..5));
     vec(link, 2..40).prop_map(|links| {
@@ -1351,7 +1382,7 @@ fn chase() -> impl Strategy<Value = Vec<EntryDraft>> {
 fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let width = || prop_oneof![1u32..4, 1u32..=64];
     let queue = || prop_oneof![2 => 1u32..4, 2 => 1u32..40, 1 => 1u32..=1023];
-    // Wrong paths need room.
+    // With small reorder buffers alone, few entries would be executed on wrong paths.
     let reorder_buffer = prop_oneof![queue(), 20u32..=1023];
     let cycles = || 0u32..20;
     let refresh = prop_oneof![Just((0u32, 0u32)), (1u32..100, 1u32..400)];
@@ -1378,7 +1409,7 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
             }
         },
     );
-    // The first frames, which most lines are in, are near each other's ends.
+    // Local memory and the tiers are small, so that most lines, which are in the first frames, spread over them.
     let tier = (prop_oneof![1u64..3, 1u64..64], prop::option::of(dram.clone()));
     let tiers = vec(tier, 0..3);
     (
@@ -1404,11 +1435,11 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
                 .zip(tiers)
                 .map(|(number, (frames, dram)): (u32, _)| {
                     let bytes = Some(frames * PageSize::BASE.bytes());
-                    let of = MemoryTier { bytes, share: None, added_latency_cycles: 0, dram };
-                    (number.to_string(), of)
+                    let tier = MemoryTier { bytes, share: None, added_latency_cycles: 0, dram };
+                    (number.to_string(), tier)
                 })
                 .collect();
-            // Costs name the prefetches; the machine only says that there are some.
+            // The costs contain the prefetches. With a prefetcher in its configuration, the core reports late ones.
             machine.cache.l2.prefetch.streamer = Some(StreamPrefetcher {
                 streams: 1,
                 confirmations: 1,
@@ -1443,7 +1474,7 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
         })
 }
 
-/// A batch: its accesses, and of each part its words, the number of its first access, and its costs.
+/// A batch: its accesses, and for each part its words, the index of its first access, and its costs.
 #[derive(Clone, Default, Debug)]
 struct Batch {
     accesses: Vec<LineAccess>,
@@ -1451,7 +1482,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Adds an access with its costs to the last part.
+    /// Adds an access with its cost to the last part. A read from memory takes `memory` cycles if the memory is idle.
+    /// Returns the index of the access.
     fn access(&mut self, line: u64, kind: Access, cost: Option<&CostDraft>, memory: u32) -> usize {
         let place = self.accesses.len();
         self.accesses.push(LineAccess::new(line, kind, false, 0));
@@ -1475,27 +1507,27 @@ impl Batch {
             costs.has_flushes |= cost.speculation == Speculation::Wrong;
             let transfers = costs.transfers.len() - first_transfer;
             let first_prefetch = costs.prefetches.len();
-            // Fetches cause none.
+            // Fetches cause no prefetches.
             let prefetches = cost.prefetches.iter().filter(|_| kind != Access::Fetch);
-            for of in prefetches {
+            for prefetch in prefetches {
                 let first_transfer = costs.transfers.len();
-                let from_memory = of.served == ServedBy::Memory;
-                let own = from_memory.then_some(MemoryTransfer::new(of.line, false));
-                let writes = of.writes.iter().map(|line| MemoryTransfer::new(*line, true));
+                let from_memory = prefetch.served == ServedBy::Memory;
+                let own = from_memory.then_some(MemoryTransfer::new(prefetch.line, false));
+                let writes = prefetch.writes.iter().map(|line| MemoryTransfer::new(*line, true));
                 costs.transfers.extend(own.into_iter().chain(writes));
                 costs.prefetches.push(PrefetchCost {
-                    line: of.line,
-                    level: of.level,
-                    served: of.served,
-                    cycles: of.cycles + if from_memory { memory } else { 0 },
-                    uses_l2: of.uses_l2,
+                    line: prefetch.line,
+                    level: prefetch.level,
+                    served: prefetch.served,
+                    cycles: prefetch.cycles + if from_memory { memory } else { 0 },
+                    uses_l2: prefetch.uses_l2,
                     first_transfer: first_transfer as u32,
                     transfers: (costs.transfers.len() - first_transfer) as u32,
                 });
             }
             let first_background = costs.background.len();
-            for of in &cost.background {
-                let work = match of {
+            for background in &cost.background {
+                let background = match background {
                     BackgroundDraft::Walk(cycles, reads) => {
                         let first_transfer = costs.transfers.len() as u32;
                         let reads = reads.iter().map(|line| MemoryTransfer::new(*line, false));
@@ -1511,7 +1543,7 @@ impl Batch {
                         InBackground::Page { first: *first, size: *size }
                     }
                 };
-                costs.background.push(work);
+                costs.background.push(background);
             }
             costs.costs.push(Cost {
                 access: (place - *first) as u32,
@@ -1538,13 +1570,13 @@ impl Batch {
     }
 }
 
-/// The batches of a program.
+/// The batches of a program, for a machine whose memory takes `memory` cycles for a read when it is idle.
 fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut batch = Batch::default();
     let mut ops = Ops::default();
     batch.parts.push(Default::default());
-    // Whether each entry stores.
+    // Whether each entry has a store.
     let mut stores: Vec<bool> = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         let continues = entry.continues && number > 0;
@@ -1557,41 +1589,41 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
         if continues {
             ops.continuation(difference);
         } else {
-            let known = |distances: &[u64]| -> Vec<u64> {
-                distances.iter().copied().filter(|of| *of <= number as u64).collect()
+            let in_program = |distances: &[u64]| -> Vec<u64> {
+                distances.iter().copied().filter(|distance| *distance <= number as u64).collect()
             };
-            let with = Beginning::new(entry.writes, entry.computes).differing(difference);
+            let beginning = Beginning::new(entry.writes, entry.arithmetic).differing(difference);
             ops.begin_with(
-                with.after(Followed { is_mispredicted, is_taken }),
-                &known(&entry.distances),
-                &known(&entry.late),
+                beginning.after(Followed { is_mispredicted, is_taken }),
+                &in_program(&entry.distances),
+                &in_program(&entry.late),
             );
         }
         if let Some((line, cost)) = &entry.fetch {
             batch.access(*line, Access::Fetch, cost.as_ref(), memory);
             ops.fetch(true);
         }
-        let (mut loads_, mut stores_) = (false, false);
-        for of in &entry.references {
+        let (mut has_load, mut has_store) = (false, false);
+        for reference in &entry.references {
             let data: Vec<usize> = (0..batch.accesses.len())
                 .filter(|place| batch.accesses[*place].kind() != Access::Fetch)
                 .collect();
-            let kind = if of.is_store { Access::Store } else { Access::Load };
-            match of.repeats.filter(|_| !data.is_empty()) {
-                Some(index) => ops.data(*index.get(&data), false, of.is_store),
+            let kind = if reference.is_store { Access::Store } else { Access::Load };
+            match reference.repeats.filter(|_| !data.is_empty()) {
+                Some(index) => ops.data(*index.get(&data), false, reference.is_store),
                 None => {
-                    let place = batch.access(of.line, kind, of.cost.as_ref(), memory);
-                    ops.data(place, true, of.is_store);
+                    let place = batch.access(reference.line, kind, reference.cost.as_ref(), memory);
+                    ops.data(place, true, reference.is_store);
                 }
             }
-            loads_ |= !of.is_store;
-            stores_ |= of.is_store;
+            has_load |= !reference.is_store;
+            has_store |= reference.is_store;
         }
-        if let Some(distance) = entry.forward.filter(|_| loads_) {
-            let stored = number.checked_sub(distance as usize).filter(|of| stores[*of]);
-            stored.into_iter().for_each(|_| ops.forward(distance));
+        if let Some(distance) = entry.forward.filter(|_| has_load) {
+            let store = number.checked_sub(distance as usize).filter(|number| stores[*number]);
+            store.into_iter().for_each(|_| ops.forward(distance));
         }
-        stores.push(stores_);
+        stores.push(has_store);
         let (ends_part, ends_batch) = entry.ends;
         if ends_part || ends_batch || number + 1 == entries.len() {
             batch.parts.last_mut().unwrap().0 = ops.words().to_vec();
@@ -1606,28 +1638,29 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
     batches
 }
 
-/// The costs of all references.
+/// The costs of all references of a program.
 fn costs(entries: &mut [EntryDraft]) -> Vec<&mut Option<CostDraft>> {
     let mut all = Vec::new();
     for entry in entries {
         all.extend(entry.fetch.iter_mut().map(|(_, cost)| cost));
-        all.extend(entry.references.iter_mut().map(|of| &mut of.cost));
+        all.extend(entry.references.iter_mut().map(|reference| &mut reference.cost));
     }
     all
 }
 
-/// The program in which each reference costs what a later one, so many references behind it, costs.
+/// The program in which each reference has the cost of the one `distance` references later; the last ones have those of
+/// the first.
 fn with_costs_of_later(entries: &[EntryDraft], distance: usize) -> Vec<EntryDraft> {
     let mut entries = entries.to_vec();
-    let of_all: Vec<_> = costs(&mut entries).into_iter().map(|cost| cost.clone()).collect();
+    let all: Vec<_> = costs(&mut entries).into_iter().map(|cost| cost.clone()).collect();
     for (number, cost) in costs(&mut entries).into_iter().enumerate() {
-        *cost = of_all[(number + distance) % of_all.len()].clone();
+        *cost = all[(number + distance) % all.len()].clone();
     }
     entries
 }
 
-/// Checks that each lane gives the numbers of the naive core. Lanes differ in costs and memory. There are as many
-/// as the instructions take.
+/// Checks that each lane has the counters of the naive core. Lanes differ in costs and memory. Machines beyond the
+/// lanes of the instruction set are left out.
 fn check(
     machines: &[(MachineConfig, PipelineConfig)],
     entries: &[EntryDraft],
@@ -1672,12 +1705,12 @@ fn check(
     Ok(())
 }
 
-/// Machines of one group.
+/// One machine or several, for one group.
 fn machines() -> impl Strategy<Value = Vec<(MachineConfig, PipelineConfig)>> {
     prop_oneof![vec(machine(), 1), vec(machine(), 2..=CoreGroup::MAX_MACHINES)]
 }
 
-/// Any instructions of this processor.
+/// One of the host's instruction sets.
 fn instructions() -> impl Strategy<Value = Instructions> {
     prop::sample::select(Instructions::all())
 }
@@ -1711,7 +1744,7 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(8))]
 
-    /// More instructions than the largest reorder buffer holds.
+    /// Programs with more entries than the largest reorder buffer holds.
     #[test]
     fn times_of_long_programs_equal_those_of_the_naive_core(
         machines in machines(),
