@@ -1,4 +1,4 @@
-//! Times that arithmetic gives: closed forms of small programs.
+//! Small programs whose times have a closed form.
 
 use octavo_config::{
     ArithmeticLatencies, DramConfig, MachineConfig, MemoryTier, OutstandingMisses, PipelineConfig,
@@ -13,10 +13,10 @@ use crate::front::{Beginning, Followed, Ops};
 
 const L1D_CYCLES: u64 = 4;
 const FRONT_END_CYCLES: u64 = 5;
-/// Dispatch, a cycle until execution, and execution: the commit of an instruction alone.
+/// The commit of an instruction alone: the front end, a cycle until execution, and a cycle of execution.
 const FIRST_COMMIT: u64 = FRONT_END_CYCLES + 2;
 
-/// A core of 4 instructions a cycle with wide ports, changed by `change`.
+/// A core that commits 4 instructions a cycle, with 4 ports of each kind and without DRAM, changed by `change`.
 fn core(change: impl FnOnce(&mut MachineConfig, &mut PipelineConfig)) -> Pipeline<[u32; 1]> {
     let mut machine = resolve::<&str>("skylake", &[]).unwrap().into_config();
     let mut pipeline = machine.core.pipeline.clone().unwrap();
@@ -29,7 +29,7 @@ fn core(change: impl FnOnce(&mut MachineConfig, &mut PipelineConfig)) -> Pipelin
     Pipeline::new(&[&CoreSetup::new(&machine, &pipeline, lines)])
 }
 
-/// Instructions and what their references cost.
+/// Instructions and the costs of their references.
 #[derive(Default)]
 struct Program {
     ops: Ops,
@@ -37,7 +37,7 @@ struct Program {
     costs: Costs,
 }
 
-/// A reference of an instruction.
+/// A reference to data and its cost.
 #[derive(Clone, Copy)]
 struct Data {
     line: u64,
@@ -45,7 +45,7 @@ struct Data {
     walk_cycles: u32,
     cache_cycles: u32,
     handler_cycles: u32,
-    /// The level and the physical line of the prefetch that it uses.
+    /// The prefetch that the reference is the first to use.
     uses: Option<UsedPrefetch>,
     speculation: Speculation,
 }
@@ -97,14 +97,14 @@ impl Program {
         self
     }
 
-    /// An instruction without references that differs on a wrong path.
+    /// An instruction without references that differs between the right path and a wrong path.
     fn differing(&mut self, difference: Difference, distances: &[u64]) -> &mut Self {
         let beginning = Beginning::new(false, None).differing(difference);
         self.ops.begin_with(beginning, distances, &[]);
         self
     }
 
-    /// An instruction behind a mispredicted branch, without references, that differs.
+    /// An instruction without references directly behind a mispredicted branch, with a difference.
     fn behind_branch(&mut self, difference: Difference) -> &mut Self {
         let followed = Followed { is_mispredicted: true, is_taken: true };
         let beginning = Beginning::new(false, None).after(followed).differing(difference);
@@ -117,7 +117,7 @@ impl Program {
         self.plain(distances).reference(data)
     }
 
-    /// Another reference of the last instruction.
+    /// Adds a reference to the last instruction.
     fn reference(&mut self, data: Data) -> &mut Self {
         let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles, uses, speculation } =
             data;
@@ -151,7 +151,7 @@ impl Program {
         self
     }
 
-    /// The last reference, which has a cost, prefetches a physical line from memory.
+    /// Adds a prefetch of a physical line from memory to the last reference, which has a cost.
     fn prefetch(&mut self, level: usize, line: u64, cycles: u32) -> &mut Self {
         let cost = self.costs.costs.last_mut().expect("a cost");
         if cost.prefetches == 0 {
@@ -161,33 +161,34 @@ impl Program {
         let first_transfer = self.costs.transfers.len() as u32;
         self.costs.transfers.push(MemoryTransfer::new(line, false));
         let (served, uses_l2, transfers) = (ServedBy::Memory, false, 1);
-        let of = PrefetchCost { line, level, served, cycles, uses_l2, first_transfer, transfers };
-        self.costs.prefetches.push(of);
+        let prefetch =
+            PrefetchCost { line, level, served, cycles, uses_l2, first_transfer, transfers };
+        self.costs.prefetches.push(prefetch);
         self
     }
 
-    /// A walk in the background of the last reference, which has a cost, to a base page.
+    /// Adds a walk in the background to a base page to the last reference, which has a cost.
     fn walk_in_background(&mut self, cycles: u32, page: u64) -> &mut Self {
         self.background(InBackground::Walk { cycles, first_transfer: 0, transfers: 0 })
             .page_in_background(page)
     }
 
-    /// A base page that comes with the last walk of the last reference.
+    /// Adds a base page that arrives with the last walk of the last reference.
     fn page_in_background(&mut self, page: u64) -> &mut Self {
         self.background(InBackground::Page { first: PageNumber::new(page), size: PageSize::BASE })
     }
 
-    fn background(&mut self, of: InBackground) -> &mut Self {
+    fn background(&mut self, background: InBackground) -> &mut Self {
         let cost = self.costs.costs.last_mut().expect("a cost");
         if cost.background == 0 {
             cost.first_background = self.costs.background.len() as u32;
         }
         cost.background += 1;
-        self.costs.background.push(of);
+        self.costs.background.push(background);
         self
     }
 
-    /// The last reference, which misses, writes a line back.
+    /// Adds a write-back to the last reference, which misses.
     fn write_back(&mut self, line: u64) -> &mut Self {
         let own = self.costs.transfers.pop().expect("a miss");
         self.costs.transfers.extend([MemoryTransfer::new(line, true), own]);
@@ -195,14 +196,14 @@ impl Program {
         self
     }
 
-    /// The commit of the last instruction.
+    /// The time at which the last instruction commits.
     fn cycles(&self, mut core: Pipeline<[u32; 1]>) -> u64 {
         let costs = [&self.costs];
         core.execute(self.ops.words(), &self.accesses, 0, &costs, Instructions::PORTABLE);
         let mut counters = Counters::default();
         core.counts(0).report(&mut counters);
         let cycles = counters.get("core", "cycles").unwrap();
-        let parts = counters.iter().filter(|(of, ..)| *of == "core.stack");
+        let parts = counters.iter().filter(|(component, ..)| *component == "core.stack");
         assert_eq!(parts.map(|(.., value)| value).sum::<u64>(), cycles, "the stack adds up");
         assert_eq!(cycles, core.absolute(0, core.commit.cycle()[0]));
         cycles
@@ -236,7 +237,7 @@ fn a_dependent_chase_costs_the_sum_of_latencies() {
         program.data(if number == 0 { &[] } else { &[1] }, load);
     }
     let each = 30 + 196 + L1D_CYCLES;
-    // A load without costs would commit L1D_CYCLES after it begins instead of one.
+    // The first load begins at `FIRST_COMMIT - 1`.
     assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + 50 * each);
 }
 
@@ -251,16 +252,16 @@ fn a_chase_at_predicted_frames_costs_lines_and_the_rest_of_the_last_walk() {
         program.cycles(core(|_, _| {}))
     };
     let line = 196 + L1D_CYCLES;
-    // A walk that is over before its line has come costs nothing.
+    // A walk that ends before its line arrives costs nothing.
     assert_eq!(chase(Speculation::Right, 30), FIRST_COMMIT - 1 + 50 * line);
-    // One that takes longer delays the commit of the last load; a core has walkers for all.
+    // A longer one delays the commit of the last load. The walks of the others have ended by then.
     assert_eq!(chase(Speculation::Right, 300), FIRST_COMMIT - 1 + 49 * line + 300);
-    // The load behind a wrong prediction is fetched again while the line comes.
+    // The load behind a wrong prediction is fetched again before the line of the current load arrives.
     assert_eq!(chase(Speculation::Wrong, 30), chase(Speculation::None, 30));
 }
 
 #[test]
-fn behind_a_wrong_prediction_everything_is_fetched_again() {
+fn instructions_after_a_wrong_frame_are_fetched_again() {
     let cycles = |speculation| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).walk(100).predicted(speculation));
@@ -269,13 +270,12 @@ fn behind_a_wrong_prediction_everything_is_fetched_again() {
         }
         program.cycles(core(|_, pipeline| pipeline.mispredict_cycles = 7))
     };
-    // The load begins in the cycle before an instruction commits alone; 40 others commit four a cycle, three beside the
-    // load.
+    // The load begins at `FIRST_COMMIT - 1`. The 40 others commit four a cycle, three of them with the load.
     let load = FIRST_COMMIT - 1 + 100 + L1D_CYCLES;
     assert_eq!(cycles(Speculation::None), load + 10);
-    // They come through the front end behind the walk.
+    // The others pass the front end after the walk.
     assert_eq!(cycles(Speculation::Wrong), FIRST_COMMIT - 1 + 100 + 7 + FIRST_COMMIT + 9);
-    // A right one commits after the walk, when the data has come.
+    // After a right prediction the load commits with the end of the walk: its data has arrived before.
     assert_eq!(cycles(Speculation::Right), FIRST_COMMIT - 1 + 100 + 10);
 }
 
@@ -290,9 +290,9 @@ fn independent_loads_overlap_up_to_the_outstanding_misses() {
             pipeline.outstanding = OutstandingMisses { l1d: outstanding, l2: 48, llc: 48 };
         }))
     };
-    // All are sent while the first is under way; four loads begin in a cycle.
+    // All misses are sent while the first is under way. Four loads begin in a cycle.
     assert_eq!(loads(48), FIRST_COMMIT - 1 + 11 + 200 + L1D_CYCLES);
-    // Groups of so many follow each other: the first of a group begins when a miss of the group before is over.
+    // Groups of `outstanding` misses follow each other: a miss begins when one of the group before ends.
     for outstanding in [1, 2, 4] {
         let groups = 48 / u64::from(outstanding);
         assert_eq!(loads(outstanding), FIRST_COMMIT - 1 + 200 * groups + L1D_CYCLES);
@@ -301,11 +301,11 @@ fn independent_loads_overlap_up_to_the_outstanding_misses() {
 
 #[test]
 fn a_chain_of_divisions_takes_their_latency() {
-    let cycles = |of: Option<Arithmetic>| {
+    let cycles = |arithmetic: Option<Arithmetic>| {
         let mut program = Program::default();
         for number in 0..10u64 {
             let producer: &[u64] = if number == 0 { &[] } else { &[1] };
-            program.ops.begin_with(Beginning::new(true, of), producer, &[]);
+            program.ops.begin_with(Beginning::new(true, arithmetic), producer, &[]);
         }
         program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
     };
@@ -314,10 +314,10 @@ fn a_chain_of_divisions_takes_their_latency() {
 }
 
 #[test]
-fn arithmetic_begins_when_the_load_of_its_instruction_has_come() {
-    let cycles = |of: Option<Arithmetic>| {
+fn arithmetic_begins_when_the_load_of_its_instruction_is_complete() {
+    let cycles = |arithmetic: Option<Arithmetic>| {
         let mut program = Program::default();
-        program.ops.begin_with(Beginning::new(true, of), &[], &[]);
+        program.ops.begin_with(Beginning::new(true, arithmetic), &[], &[]);
         program.reference(Data::load(0).miss(100));
         program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
     };
@@ -340,14 +340,14 @@ fn a_full_reorder_buffer_stalls() {
         program.cycles(core(|_, pipeline| pipeline.reorder_buffer = reorder_buffer))
     };
     let miss = 1000 + L1D_CYCLES;
-    // The second load is the 101st instruction: 25 cycles after the first.
+    // The second load is the 101st instruction: it begins 25 cycles after the first.
     assert_eq!(cycles(101), FIRST_COMMIT - 1 + 25 + miss);
-    // It waits for the commit of the first, or of what follows that in one cycle.
+    // The second load is dispatched when the first one commits, and begins a cycle later.
     assert_eq!(cycles(100), FIRST_COMMIT - 1 + miss + 1 + miss);
 }
 
 #[test]
-fn registers_bound_what_is_in_flight() {
+fn rename_registers_bound_instructions_in_flight() {
     let cycles = |rename_registers: u32| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(1000));
@@ -359,16 +359,16 @@ fn registers_bound_what_is_in_flight() {
         program.cycles(core(|_, pipeline| pipeline.rename_registers = rename_registers))
     };
     let miss = 1000 + L1D_CYCLES;
-    // The last instruction commits behind 22 others, four of them with the first load.
+    // The 23 instructions commit four a cycle from the commit of the first load on.
     assert_eq!(cycles(21), FIRST_COMMIT - 1 + miss + 5);
-    // The 20th instruction with a register waits for the first to commit, with the first load.
+    // The 20th instruction with a register waits until the first one commits, together with the first load.
     let waits = FIRST_COMMIT - 1 + miss + FIRST_COMMIT - FRONT_END_CYCLES - 1 + miss;
     assert_eq!(cycles(19), waits);
 }
 
-/// Sums of words of lines that miss: each addition needs the sum, and its load does not.
+/// A sum of words whose lines miss: each addition needs the last sum, its load does not.
 #[test]
-fn a_load_does_not_wait_for_what_its_instruction_adds_to_it() {
+fn a_load_does_not_wait_for_the_other_operand_of_its_instruction() {
     let cycles = |late: bool| {
         let mut program = Program::default();
         for number in 0..8 {
@@ -381,13 +381,13 @@ fn a_load_does_not_wait_for_what_its_instruction_adds_to_it() {
     };
     let miss = 1000 + L1D_CYCLES;
     assert_eq!(cycles(false), FIRST_COMMIT - 1 + 8 * miss);
-    // All lines come at once; then an addition a cycle.
+    // All lines are requested at once; then each addition takes a cycle.
     assert_eq!(cycles(true), FIRST_COMMIT - 1 + miss + 7);
 }
 
-/// A store has its translation before it has its data.
+/// A store needs the operands of its address alone to be translated.
 #[test]
-fn a_store_walks_before_its_data_comes() {
+fn a_store_walks_before_its_data_is_ready() {
     let cycles = |late: bool| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(1000));
@@ -402,9 +402,9 @@ fn a_store_walks_before_its_data_comes() {
 }
 
 #[test]
-fn the_line_of_a_store_comes_while_a_load_before_it_misses() {
-    // With room for one store, the second is dispatched when the first has its line: 300 cycles after that store's execution,
-    // or after its commit behind the load.
+fn the_line_of_a_store_is_prefetched_while_a_load_before_it_misses() {
+    // With room for one store, the second is dispatched when the first has its line: 300 cycles after the first is
+    // translated, or without prefetches 300 cycles after it commits behind the load.
     let cycles = |store_prefetch: bool| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(200)).data(&[], Data::store(64).miss(300));
@@ -446,8 +446,8 @@ fn walks_of_a_page_and_misses_of_a_line_are_merged() {
 
 #[test]
 fn a_use_waits_for_the_background_walk_that_brings_its_page() {
-    // Loads of pages 0 and 1, the second at once or when the first has come. Page 1 comes with the walk to page 0, which
-    // takes 100 cycles, or with one in the background, which takes 50.
+    // Loads of pages 0 and 1; the second may depend on the first. Page 1 arrives with the walk to page 0 (`with_own`),
+    // which takes 100 cycles, or with a walk in the background, which takes 50.
     let cycles = |with_own: bool, is_dependent: bool, walkers: u32| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).walk(100));
@@ -462,18 +462,18 @@ fn a_use_waits_for_the_background_walk_that_brings_its_page() {
     };
     for walkers in [1, 2] {
         assert_eq!(cycles(true, false, walkers), 100);
-        // It is there when the first load has come.
+        // The page has arrived when the first load is complete.
         assert_eq!(cycles(true, true, walkers), 100 + L1D_CYCLES);
         assert_eq!(cycles(false, true, walkers), 100 + 50);
     }
-    // A use before the beginning of the walk in the background begins it, if there is a walker.
+    // A use before the start of the walk in the background starts it, if a walker is free.
     assert_eq!(cycles(false, false, 1), 100 + 50);
     assert_eq!(cycles(false, false, 2), 100);
 }
 
 #[test]
 fn walks_in_the_background_keep_walkers_busy() {
-    // Two loads with walks, one behind the other, and a walk in the background of the first that nothing uses.
+    // A chain of two loads with walks, and an unused walk in the background of the first.
     let cycles = |background: u32, walkers: u32| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).walk(100)).walk_in_background(background, 9);
@@ -487,9 +487,9 @@ fn walks_in_the_background_keep_walkers_busy() {
 }
 
 #[test]
-fn a_use_before_the_miss_in_time_is_the_miss() {
+fn a_use_before_the_miss_starts_the_miss() {
     let mut program = Program::default();
-    // The third instruction misses late, since it waits for the second; the last one uses its line early.
+    // The second load has the miss, but waits for the first. The third uses the line early.
     program.data(&[], Data::load(0).miss(700)).data(&[1], Data::load(9).miss(300));
     program.data(&[], Data::load(9));
     let chain = 700 + L1D_CYCLES + 300 + L1D_CYCLES;
@@ -498,33 +498,35 @@ fn a_use_before_the_miss_in_time_is_the_miss() {
 
 #[test]
 fn a_load_waits_for_a_prefetched_line_under_way() {
-    let cycles = |level: usize, from: &[u64], outstanding: u32| {
+    let cycles = |level: usize, distances: &[u64], outstanding: u32| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(200)).prefetch(level, 500, 200);
         let load = Data::load(70).uses(level, 500);
         // From the second level it takes ten cycles.
-        program.data(from, if level == 0 { load } else { load.miss(10) });
+        program.data(distances, if level == 0 { load } else { load.miss(10) });
         program.cycles(core(|_, pipeline| {
             pipeline.outstanding = OutstandingMisses { l1d: outstanding, l2: 4, llc: 4 };
         }))
     };
     let miss = FIRST_COMMIT - 1 + 200 + L1D_CYCLES;
-    // The line comes with that of the miss; the load is independent, and late, or depends on it.
+    // The prefetched line arrives with the line of the miss. An independent load uses it late; a dependent one does
+    // not.
     assert_eq!(cycles(0, &[], 4), miss);
     assert_eq!(cycles(1, &[], 4), miss);
     assert_eq!(cycles(0, &[1], 4), miss + L1D_CYCLES);
     assert_eq!(cycles(1, &[1], 4), miss + 10 + L1D_CYCLES);
-    // With one place among the first level's misses, a prefetch into it follows the miss; the dependent load waits.
+    // With one outstanding miss in the first level, a prefetch into that level follows the miss, and the load waits.
     assert_eq!(cycles(0, &[1], 1), miss + 200);
-    // A prefetch into the second level needs none of these places, but the independent load does.
+    // A prefetch into the second level does not take the outstanding miss of the first level. The independent load does
+    // not get it before the first load's miss ends.
     assert_eq!(cycles(1, &[1], 1), miss + 10 + L1D_CYCLES);
     assert_eq!(cycles(1, &[], 1), miss + 10);
 }
 
 #[test]
-fn a_use_before_the_prefetch_in_time_begins_it() {
+fn a_use_before_the_prefetch_starts_the_prefetch() {
     let mut program = Program::default();
-    // The prefetch follows a miss that waits for another; the last load uses the line at once.
+    // The prefetch is sent with a miss that waits for another miss. The third load uses the line at once.
     program.data(&[], Data::load(0).miss(700));
     program.data(&[1], Data::load(9).miss(300)).prefetch(0, 500, 200);
     program.data(&[], Data::load(70).uses(0, 500)).data(&[1], Data::load(71).miss(750));
@@ -560,7 +562,7 @@ fn useless_prefetches_take_bandwidth() {
     };
     let alone = FIRST_COMMIT - 1 + 200 + L1D_CYCLES;
     assert_eq!(cycles(0, 10), alone + 10);
-    // Five more lines take the channel before the second load's.
+    // Five prefetched lines take the channel before the line of the second load.
     assert_eq!(cycles(5, 10), alone + 60);
     assert_eq!(cycles(5, 0), alone);
 }
@@ -575,20 +577,21 @@ fn a_mispredicted_branch_waits_for_its_operands() {
     assert_eq!(program.cycles(behind_branches(|_| {})), commit);
 }
 
-/// A branch that waits for a line, is mispredicted, and is complete at this time; then an instruction that differs.
-fn mispredicted(program: &mut Program, waits: u32) -> u64 {
-    program.data(&[], Data::load(0).miss(waits));
+/// Adds a load that misses for `cycles`, a mispredicted branch that depends on it, and an instruction that differs.
+/// Returns when the branch is complete.
+fn mispredicted(program: &mut Program, cycles: u32) -> u64 {
+    program.data(&[], Data::load(0).miss(cycles));
     program.plain(&[1]);
     program.behind_branch(Difference::Last);
-    FIRST_COMMIT - 1 + u64::from(waits) + L1D_CYCLES + 1
+    FIRST_COMMIT - 1 + u64::from(cycles) + L1D_CYCLES + 1
 }
 
 #[test]
-fn lines_that_a_wrong_path_asks_for_are_there_on_the_right_one() {
+fn lines_requested_on_a_wrong_path_are_in_the_cache_on_the_right_path() {
     let mut program = Program::default();
     let branch = mispredicted(&mut program, 200);
     program.data(&[], Data::load(100).walk(30).miss(160));
-    // It comes before the branch is complete.
+    // The line arrives before the branch is complete.
     let fetched = branch + MISPREDICT_CYCLES;
     let commit = fetched + FIRST_COMMIT - 1 + L1D_CYCLES;
     assert_eq!(program.cycles(behind_branches(|_| {})), commit);
@@ -597,20 +600,20 @@ fn lines_that_a_wrong_path_asks_for_are_there_on_the_right_one() {
 }
 
 #[test]
-fn a_line_that_is_under_way_on_the_wrong_path_is_waited_for() {
+fn the_right_path_waits_for_a_line_under_way_from_a_wrong_path() {
     let mut program = Program::default();
     mispredicted(&mut program, 200);
     program.data(&[], Data::load(100).walk(30).miss(500));
-    // It begins as if the branch were predicted.
+    // The load begins as if the branch were predicted.
     assert_eq!(program.cycles(behind_branches(|_| {})), FIRST_COMMIT - 1 + 530 + L1D_CYCLES);
 }
 
 #[test]
-fn what_differs_or_depends_on_it_waits_for_the_right_path() {
+fn differing_instructions_and_their_consumers_wait_for_the_right_path() {
     for (difference, distances) in [
         (Difference::Last, &[][..]),
         (Difference::Earlier, &[]),
-        // Its producer differs.
+        // The producer differs.
         (Difference::None, &[1]),
     ] {
         let mut program = Program::default();
@@ -623,7 +626,7 @@ fn what_differs_or_depends_on_it_waits_for_the_right_path() {
 }
 
 #[test]
-fn a_branch_that_is_found_wrong_on_a_wrong_path_is_followed_there() {
+fn a_misprediction_found_on_a_wrong_path_redirects_that_path() {
     let mut program = Program::default();
     mispredicted(&mut program, 400);
     // The second branch waits for a line on the path of the first.
@@ -636,14 +639,14 @@ fn a_branch_that_is_found_wrong_on_a_wrong_path_is_followed_there() {
 }
 
 #[test]
-fn a_branch_that_waits_behind_another_has_a_path_of_its_own() {
+fn a_later_branch_that_waits_for_the_right_path_has_its_own_wrong_path() {
     let mut program = Program::default();
     let first = mispredicted(&mut program, 200);
-    // The second branch waits for a line that is asked for on the right path alone.
+    // The second branch waits for a line that is requested on the right path alone.
     program.differing(Difference::Earlier, &[]).reference(Data::load(100).miss(500));
     program.plain(&[1]);
     program.behind_branch(Difference::Last);
-    // It needs what the first path has not, and the second branch does not prevent.
+    // The load needs the result of the instruction behind the first branch, which only the right path has.
     program.data(&[4], Data::load(200).miss(600));
     let right = first + MISPREDICT_CYCLES + FIRST_COMMIT - 1;
     assert_eq!(program.cycles(behind_branches(|_| {})), right + 1 + 600 + L1D_CYCLES);
@@ -658,17 +661,17 @@ fn a_branch_off_the_path_ends_it() {
         program.behind_branch(difference);
         program.data(&[], Data::load(100).miss(600));
         let commit = FIRST_COMMIT - 1 + 600 + L1D_CYCLES;
-        // The second branch needs nothing, so that its own path is too short.
+        // The second branch waits for nothing, so that its own wrong path is too short.
         let second = first + MISPREDICT_CYCLES + FIRST_COMMIT;
         let late = second + MISPREDICT_CYCLES + commit;
         let cycles = program.cycles(behind_branches(|_| {}));
-        // Behind the second branch the path goes on in the next cycle.
+        // Slots behind the second branch begin in the next cycle.
         assert_eq!(cycles, if is_early { commit + 1 } else { late }, "{difference:?}");
     }
 }
 
 #[test]
-fn behind_a_branch_off_the_path_of_another_older_paths_wait_for_that() {
+fn older_paths_reach_an_off_path_branch_after_they_find_the_branch_before_it() {
     let mut program = Program::default();
     mispredicted(&mut program, 2000);
     // The second branch waits on the path of the first one.
@@ -695,15 +698,15 @@ fn a_wrong_path_fills_the_reorder_buffer() {
             (pipeline.reorder_buffer, pipeline.rename_registers) = (100, 100);
         }))
     };
-    // With the first load, the branch, the instruction behind it, and the last load.
-    assert!(cycles(96) < 3500, "it begins on the wrong path");
-    assert!(cycles(97) > 5000, "it waits until the first commits");
+    // The buffer also holds the first load, the branch, the instruction behind it, and the last load.
+    assert!(cycles(96) < 3500, "the last load begins on the wrong path");
+    assert!(cycles(97) > 5000, "the last load waits until the first commits");
 }
 
-/// Cycles from a mispredicted branch to the fetch of the right path.
+/// Cycles from the completion of a mispredicted branch to the fetch of the right path.
 const MISPREDICT_CYCLES: u64 = 11;
 
-/// A core that needs so long, changed by `change`.
+/// A core with [`MISPREDICT_CYCLES`], changed by `change`.
 fn behind_branches(change: impl FnOnce(&mut PipelineConfig)) -> Pipeline<[u32; 1]> {
     core(|_, pipeline| {
         pipeline.mispredict_cycles = MISPREDICT_CYCLES as u32;
@@ -733,7 +736,7 @@ fn fetch_runs_ahead_of_dispatch_where_it_is_wider() {
         }
         program.cycles(core(|_, pipeline| pipeline.fetch_width = fetch_width))
     };
-    // A round of 10 instructions takes 4 + 4 + 2 fetched, which is a cycle more than 10 dispatched by fours.
+    // Four a cycle, 10 instructions up to a taken branch are fetched in 3 cycles. Dispatch takes 2.5.
     assert_eq!(cycles(None), FIRST_COMMIT + 3 * 40 - 1);
     assert_eq!(cycles(Some(8)), FIRST_COMMIT + 400 / 4 - 1);
     assert_eq!(cycles(Some(3)), FIRST_COMMIT + 4 * 40 - 1);
@@ -783,8 +786,8 @@ const ONE_CHANNEL: DramConfig = DramConfig {
     refresh_every_cycles: 0,
 };
 
-/// Eight loads in a chain, each of another bank. The first falls into the refresh at the beginning, and begins at
-/// its end, 150; the fifth, four misses later, at 950, falls into the next one, from 900 to 1050.
+/// Eight loads in a chain, each in another bank. The first is requested during the first refresh, and begins at its
+/// end, 150. The fifth is requested four misses later, at 950, during the next refresh, from 900 to 1050.
 #[test]
 fn loads_wait_for_the_end_of_a_refresh() {
     let cycles = |refresh_cycles: u32| {
@@ -804,8 +807,8 @@ fn loads_wait_for_the_end_of_a_refresh() {
     assert_eq!(cycles(150), 150 + chain + (1050 - 950));
 }
 
-/// Loads in a chain from two rows of one bank in turn: each but the first closes a row, unless the refresh that begins
-/// at 900 has closed it.
+/// A chain of loads that alternates between two rows of one bank: each but the first closes a row, unless the refresh
+/// that begins at 900 has closed it.
 #[test]
 fn refreshes_close_rows() {
     let cycles = |refresh_every_cycles: u32| {
@@ -825,9 +828,9 @@ fn refreshes_close_rows() {
     assert_eq!(cycles(900), open + 6 * 40);
 }
 
-/// Three loads in a chain, each of another bank, of which each writes a line back. The channel writes when the
-/// second is sent: behind that load's own transfer, which begins 40 cycles later, it turns and transfers two lines.
-/// The third load is sent 200 cycles after the second.
+/// Three loads in a chain, each in another bank and with a write-back. With batches of two, the channel writes when the
+/// second load is sent: after the transfer of that load, which begins 40 cycles later, the channel turns around and
+/// transfers two lines. The third load is sent 200 cycles after the second.
 #[test]
 fn a_batch_of_writes_closes_the_channel() {
     let cycles = |write_batch: u32| {
@@ -858,14 +861,14 @@ fn channels_bound_the_lines_of_memory() {
             pipeline.outstanding = OutstandingMisses { l1d: 64, l2: 64, llc: 64 };
         }))
     };
-    // One row of each channel is opened, then the channels are busy all the time.
+    // Each channel opens one row, and is then busy until the last line.
     for channels in [1, 2, 4] {
         let transfers = 10 * (64 / u64::from(channels) - 1);
         assert_eq!(cycles(channels), FIRST_COMMIT - 1 + 196 + L1D_CYCLES + transfers);
     }
 }
 
-/// Memory whose first 64 lines are local, and the next ones in a tier with channels of its own.
+/// Sets a memory of 64 local lines, and 64 lines in a tier with channels of its own.
 fn far_channels(machine: &mut MachineConfig, channels: u32) {
     let tier = MemoryTier {
         bytes: Some(4096),
@@ -878,8 +881,8 @@ fn far_channels(machine: &mut MachineConfig, channels: u32) {
     machine.dram = Some(DramConfig { channels: 4, ..ONE_CHANNEL });
 }
 
-/// 64 lines, of which the last ones are far: both memories transfer at once, and the slower one ends last. A far line
-/// costs 100 cycles more than a local one.
+/// Loads of 64 lines, the last `far` of them in the tier: both parts of memory transfer at once, and the slower one
+/// ends last. A far line costs 100 cycles more than a local one.
 #[test]
 fn each_tier_has_channels_of_its_own() {
     let cycles = |far: u64, channels: u32| {
@@ -893,7 +896,7 @@ fn each_tier_has_channels_of_its_own() {
             pipeline.outstanding = OutstandingMisses { l1d: 64, l2: 64, llc: 64 };
         }))
     };
-    // The first line of a part of memory opens its row and is transferred, then come the others. Loads are sent four a
+    // The first line of a part of memory opens its row and is transferred, and the others follow. Loads are sent four a
     // cycle, the first at `FIRST_COMMIT - 1`.
     let ends = |first: u64, lines: u64, channels: u64, added: u64| {
         FIRST_COMMIT - 1 + first / 4 + 196 + added + L1D_CYCLES + 10 * (lines / channels - 1)
@@ -905,7 +908,7 @@ fn each_tier_has_channels_of_its_own() {
 }
 
 #[test]
-fn a_handler_waits_for_all_before_it_and_holds_up_all_behind_it() {
+fn a_handler_drains_the_core_and_delays_later_instructions() {
     let cycles = |behind: u64| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(1000));
@@ -915,18 +918,18 @@ fn a_handler_waits_for_all_before_it_and_holds_up_all_behind_it() {
         }
         program.cycles(core(|_, _| {}))
     };
-    // The first commits; the handler is fetched and runs, and then the second load begins from its fetch on.
+    // When the first load has committed, the handler is fetched and runs. Then the second load is fetched again.
     let first = FIRST_COMMIT - 1 + 1000 + L1D_CYCLES;
     let returned = first + FRONT_END_CYCLES + 50;
     let second = returned + FIRST_COMMIT - 1 + 100 + L1D_CYCLES;
     assert_eq!(cycles(0), second);
-    // Three more are fetched with the second and commit with it; seven, in the cycle behind it.
+    // Three later loads commit with the second, and the next four a cycle after it.
     assert_eq!(cycles(3), second);
     assert_eq!(cycles(7), second + 1);
 }
 
 #[test]
-fn walks_of_lines_are_not_shared_by_pages() {
+fn a_walk_for_one_line_is_not_shared_by_its_page() {
     let cycles = |page_size: Option<PageSize>| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).walk(300));
@@ -935,7 +938,7 @@ fn walks_of_lines_are_not_shared_by_pages() {
         program.data(&[1], Data::load(2).miss(400));
         program.cycles(core(|_, _| {}))
     };
-    // The second load hits; it is complete with its data, or waits for the walk of its page.
+    // The second load hits. It waits for the walk only if that is for the page of both.
     assert_eq!(cycles(None), FIRST_COMMIT - 1 + L1D_CYCLES + 400 + L1D_CYCLES);
     assert_eq!(
         cycles(Some(PageSize::BASE)),
