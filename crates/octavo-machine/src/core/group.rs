@@ -1,4 +1,4 @@
-//! The cores of one machine or of several, with as many lanes as they need.
+//! The cores of one or several machines, executed together as lanes of a [`Pipeline`] of a suitable width.
 
 use octavo_types::{InstructionSet, Instructions};
 
@@ -9,13 +9,13 @@ use super::lanes::{EightLanes, FourLanes, SixteenLanes};
 use super::pipeline::{CoreCounts, CoreSetup, Pipeline};
 use crate::front::LineAccess;
 
-/// The cores with one number of several machines, a lane each.
+/// A core of each of several machines: all have the same number in their machine.
 pub struct CoreGroup {
     instructions: Instructions,
     cores: Box<dyn Cores>,
 }
 
-/// A [`Pipeline`] of any number of lanes.
+/// A [`Pipeline`] of any width.
 trait Cores: Send {
     fn execute(
         &mut self,
@@ -47,10 +47,10 @@ impl<V: Lanes + Send> Cores for Pipeline<V> {
 }
 
 impl CoreGroup {
-    /// The largest number of machines, with any instructions.
+    /// The largest number of machines with any instruction set.
     pub const MAX_MACHINES: usize = 16;
 
-    /// The largest number of machines with these instructions.
+    /// The largest number of machines with an instruction set.
     pub fn most_machines(instructions: Instructions) -> usize {
         match instructions.set() {
             #[cfg(target_arch = "x86_64")]
@@ -59,8 +59,8 @@ impl CoreGroup {
         }
     }
 
-    /// The time that a group of so many machines takes, with the machines' own work, where one machine takes 10 with
-    /// vector registers. Measured. Without such registers lanes gain little.
+    /// The measured time of a group of machines, their own simulation included, in tenths of the time of one machine
+    /// with vector instructions. Without these, a group gains less over its machines one after another.
     pub fn cost(machines: usize, instructions: Instructions) -> usize {
         match (machines, instructions.set()) {
             (1, InstructionSet::Portable) => 11,
@@ -70,8 +70,8 @@ impl CoreGroup {
         }
     }
 
-    /// Cores of machines with [equal](CoreSetup::is_like) ones that have executed nothing, at most as many as these
-    /// instructions take.
+    /// Cores that have executed nothing, of machines with [equal cores](CoreSetup::is_like): at most as many as
+    /// [`Self::most_machines`].
     pub fn new(setups: &[&CoreSetup], instructions: Instructions) -> Self {
         let cores: Box<dyn Cores> = match (setups.len(), instructions.set()) {
             (1, _) => Box::new(Pipeline::<[u32; 1]>::new(setups)),
@@ -88,13 +88,13 @@ impl CoreGroup {
             (2..=4, _) => Box::new(Pipeline::<[u32; 4]>::new(setups)),
             _ => Box::new(Pipeline::<[u32; 8]>::new(setups)),
         };
-        // One lane gains nothing from other instructions.
+        // Vector instructions do not speed up one lane.
         let instructions = if setups.len() > 1 { instructions } else { Instructions::PORTABLE };
         CoreGroup { instructions, cores }
     }
 
-    /// Executes a part of a batch: its words, all accesses of the batch, the number of the part's first access,
-    /// and what the part's accesses cost each machine.
+    /// Executes a part of a batch. `accesses` are all of the batch, `first` is the index of the part's first access,
+    /// and `costs` are the costs of the part's accesses in each machine.
     pub fn execute(
         &mut self,
         words: &[u32],

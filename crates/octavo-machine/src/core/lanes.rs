@@ -1,11 +1,11 @@
-//! Numbers of several machines side by side, in a vector register where the processor has one.
+//! Numbers of several machines side by side, in a vector register where the host has one.
 
 use std::hint::select_unpredictable;
 
-/// A number of cycles, or a time, for each of some machines: a *lane* each. Sums do not overflow, and differences are
-/// not less than 0.
+/// A number of cycles, or a time, for each of several machines: each machine has a *lane*. Callers ensure that no sum
+/// overflows and that no difference is below 0.
 pub trait Lanes: Copy {
-    /// How many lanes there are.
+    /// The number of lanes.
     const COUNT: usize;
 
     /// The same number in all lanes.
@@ -14,10 +14,10 @@ pub trait Lanes: Copy {
     /// The numbers, by lane.
     fn as_slice(&self) -> &[u32];
 
-    /// The numbers, by lane.
+    /// The numbers, by lane, to be changed.
     fn as_mut_slice(&mut self) -> &mut [u32];
 
-    /// A number for each lane.
+    /// The numbers that a function returns for each lane.
     fn of_each(number: impl FnMut(usize) -> u32) -> Self;
 
     /// The sum in each lane.
@@ -35,33 +35,33 @@ pub trait Lanes: Copy {
     /// The bits that are set in both numbers of each lane.
     fn and(self, other: Self) -> Self;
 
-    /// `yes` in the lanes where the number is not less than the other, else `no`.
+    /// `yes` in the lanes where this number is at least `other`, else `no`.
     fn select_at_least(self, other: Self, yes: Self, no: Self) -> Self;
 
-    /// Whether the number is less than the other in any lane.
+    /// Whether this number is less than `other` in any lane.
     fn is_less_in_any(self, other: Self) -> bool;
 
-    /// Whether the number is less than the other in all lanes.
+    /// Whether this number is less than `other` in all lanes.
     fn is_less_in_all(self, other: Self) -> bool;
 
-    /// The number times two to the power of `log2` in each lane; what exceeds its bits is lost.
-    fn times_power(self, log2: u32) -> Self;
+    /// The number in each lane, shifted left by `bits`. Bits that do not fit are lost.
+    fn shift_left(self, bits: u32) -> Self;
 
-    /// The number of each lane in a table, at the place that the lane gives, modulo the size of the table.
+    /// In each lane, the number of the lane in the table's element at the lane's index, modulo the size of the table.
     #[inline(always)]
-    fn look_up<const N: usize>(table: &[Self; N], places: Self) -> Self {
-        Self::of_each(|lane| table[places.get(lane) as usize % N].get(lane))
+    fn look_up<const N: usize>(table: &[Self; N], indices: Self) -> Self {
+        Self::of_each(|lane| table[indices.get(lane) as usize % N].get(lane))
     }
 
-    /// Stores the number of each lane there.
+    /// Sets the numbers that [`Self::look_up`] returns for the same indices.
     #[inline(always)]
-    fn store<const N: usize>(self, table: &mut [Self; N], places: Self) {
+    fn store<const N: usize>(self, table: &mut [Self; N], indices: Self) {
         for lane in 0..Self::COUNT {
-            table[places.get(lane) as usize % N].set(lane, self.get(lane));
+            table[indices.get(lane) as usize % N].set(lane, self.get(lane));
         }
     }
 
-    /// The difference in each lane, or 0 where the other number is larger.
+    /// The difference in each lane, or 0 where `other` is larger.
     #[inline(always)]
     fn saturating_minus(self, other: Self) -> Self {
         self.max(other).minus(other)
@@ -73,7 +73,7 @@ pub trait Lanes: Copy {
         self.as_slice()[lane]
     }
 
-    /// Changes the number of a lane.
+    /// Sets the number of a lane.
     #[inline(always)]
     fn set(&mut self, lane: usize, number: u32) {
         self.as_mut_slice()[lane] = number;
@@ -131,7 +131,7 @@ impl<const N: usize> Lanes for [u32; N] {
     #[inline(always)]
     fn select_at_least(self, other: Self, yes: Self, no: Self) -> Self {
         let select = |lane: usize| {
-            // A processor would not foresee a branch.
+            // The host would mispredict a branch.
             select_unpredictable(self[lane] >= other[lane], yes[lane], no[lane])
         };
         Self::of_each(select)
@@ -156,23 +156,23 @@ impl<const N: usize> Lanes for [u32; N] {
     }
 
     #[inline(always)]
-    fn times_power(self, log2: u32) -> Self {
-        Self::of_each(|lane| self[lane] << log2)
+    fn shift_left(self, bits: u32) -> Self {
+        Self::of_each(|lane| self[lane] << bits)
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub use x86::{EightLanes, FourLanes, SixteenLanes};
 
-/// Vector registers. Compilers do not keep arrays in one: they take them apart, and a vector that is loaded from what was
-/// stored in parts waits for all of them.
+/// Lanes in vector registers. The compiler does not keep an array in such a register: it stores the elements one by
+/// one, and a vector load of them then waits for all of these stores.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
     use super::Lanes;
 
-    /// Lanes in a register: their number, and what the instructions of a kind of processor do with them.
+    /// Defines a type of lanes in a vector register: their number, the register, and the intrinsic of each method.
     macro_rules! vector_lanes {
         (
             $(#[$about:meta])*
@@ -192,7 +192,7 @@ mod x86 {
 
                 #[inline(always)]
                 fn all(number: u32) -> Self {
-                    // SAFETY: the type is used only where the processor has its instructions.
+                    // SAFETY: the type is used only where the host has its instructions.
                     $name(unsafe { $all(number as i32) })
                 }
 
@@ -210,9 +210,9 @@ mod x86 {
 
                 #[inline(always)]
                 fn of_each(mut number: impl FnMut(usize) -> u32) -> Self {
-                    let mut of = |lane: usize| number(lane) as i32;
+                    let mut element = |lane: usize| number(lane) as i32;
                     // SAFETY: as in `all`.
-                    $name(unsafe { $of_each($(of($lane)),*) })
+                    $name(unsafe { $of_each($(element($lane)),*) })
                 }
 
                 $(
@@ -242,16 +242,16 @@ mod x86 {
                 }
 
                 #[inline(always)]
-                fn times_power(self, log2: u32) -> Self {
+                fn shift_left(self, bits: u32) -> Self {
                     // SAFETY: as in `all`.
-                    $name(unsafe { $shift(self.0, _mm_cvtsi32_si128(log2 as i32)) })
+                    $name(unsafe { $shift(self.0, _mm_cvtsi32_si128(bits as i32)) })
                 }
             }
         };
     }
 
     vector_lanes! {
-        /// Four lanes. To be used only where the processor has AVX2.
+        /// Four lanes. To be used only where the host has AVX2.
         FourLanes of 4 in __m128i;
         all is _mm_set1_epi32, of_each is _mm_setr_epi32(0 1 2 3), shift is _mm_sll_epi32;
         {
@@ -263,7 +263,7 @@ mod x86 {
         }
         select is |a, b, yes, no| {
             let is_at_least = _mm_cmpeq_epi32(_mm_max_epu32(a, b), a);
-            let [no, yes, mask] = [no, yes, is_at_least].map(|of| _mm_castsi128_ps(of));
+            let [no, yes, mask] = [no, yes, is_at_least].map(|lanes| _mm_castsi128_ps(lanes));
             _mm_castps_si128(_mm_blendv_ps(no, yes, mask))
         };
         less is |a, b| {
@@ -273,7 +273,7 @@ mod x86 {
     }
 
     vector_lanes! {
-        /// Eight lanes. To be used only where the processor has AVX2.
+        /// Eight lanes. To be used only where the host has AVX2.
         EightLanes of 8 in __m256i;
         all is _mm256_set1_epi32, of_each is _mm256_setr_epi32(0 1 2 3 4 5 6 7), shift is _mm256_sll_epi32;
         {
@@ -285,8 +285,8 @@ mod x86 {
         }
         select is |a, b, yes, no| {
             let is_at_least = _mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a);
-            // Unlike one by bytes, this is one instruction under AVX-512, too.
-            let [no, yes, mask] = [no, yes, is_at_least].map(|of| _mm256_castsi256_ps(of));
+            // Compiled for AVX-512, too, this is one instruction; a blend of bytes is not.
+            let [no, yes, mask] = [no, yes, is_at_least].map(|lanes| _mm256_castsi256_ps(lanes));
             _mm256_castps_si256(_mm256_blendv_ps(no, yes, mask))
         };
         less is |a, b| {
@@ -296,7 +296,7 @@ mod x86 {
     }
 
     vector_lanes! {
-        /// Sixteen lanes. To be used only where the processor has AVX-512.
+        /// Sixteen lanes. To be used only where the host has AVX-512.
         SixteenLanes of 16 in __m512i;
         all is _mm512_set1_epi32,
         of_each is _mm512_setr_epi32(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15), shift is _mm512_sll_epi32;

@@ -1,5 +1,5 @@
-//! The memory side of a core: its page walkers, the misses that each cache level has room for, DRAM, and the
-//! walks and lines under way.
+//! The memory side of a core: page walkers, outstanding misses of each cache level, DRAM, and the walks, lines and
+//! prefetches under way. Times are in cycles since the start of the program.
 
 use octavo_config::{MachineConfig, OutstandingMisses};
 use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
@@ -12,67 +12,69 @@ use super::stack::Part;
 use super::{Cost, Costs, InBackground, PrefetchCost};
 use crate::front::{LineAccess, Lines};
 
-/// Lines and pages under way are looked through for those that have come when there are so many.
+/// A map of walks, lines or prefetches under way with more entries than this is cleared of completed ones.
 const MANY_IN_FLIGHT: usize = 1 << 10;
 
-/// A walk or a line under way.
+/// A walk, a line or a prefetch under way.
 #[derive(Clone, Copy)]
 struct InFlight {
     start: u64,
     end: u64,
-    /// The part of the stack for waits on it.
+    /// The part of the stack for waits until `end`.
     part: Part,
 }
 
-/// The costs and the time at which an entry is executed.
-pub struct Context<'a> {
-    /// The costs of the accesses of the part.
+/// The context of a request.
+pub struct MemoryContext<'a> {
+    /// The costs of the part of the batch that the request belongs to.
     pub costs: &'a Costs,
-    /// The time before which nothing is asked any more.
+    /// A time before which no later request is made. What ends by then can be dropped.
     pub now: u64,
 }
 
-/// The things outside a core that it waits for.
+/// The memory side of one core.
 pub struct MemorySide {
     lines: Lines,
     walkers: Servers,
-    /// Outstanding misses of the first, second and last level.
+    /// Room for outstanding misses of the first, second and last level.
     outstanding: [Servers; 3],
-    /// Of local memory.
+    /// The DRAM of local memory.
     dram: Option<Dram>,
-    /// Of each tier of the memory, with its first line.
-    far: Box<[(u64, Option<Dram>)]>,
+    /// The first line and the DRAM of each memory tier, in ascending order.
+    tiers: Box<[(u64, Option<Dram>)]>,
+    /// By line of an access.
     in_flight_lines: FxHashMap<u64, InFlight>,
-    /// When the last line under way comes.
+    /// When the last line under way arrives.
     lines_end: u64,
-    /// By first base page and size.
+    /// By number of the page in units of its size, and binary logarithm of the size in bytes.
     in_flight_pages: FxHashMap<(u64, u8), InFlight>,
-    /// The sizes of pages under way, a bit each.
+    /// The sizes of pages under way: bit `n` stands for 2^`n` bytes.
     page_sizes: u64,
+    /// When the last walk under way ends.
     walks_end: u64,
-    /// Prefetches that nothing has used yet, by level and physical line.
+    /// Prefetches that have not been used yet, by level and physical line.
     in_flight_prefetches: FxHashMap<(PrefetchLevel, u64), InFlight>,
-    /// For each level prefetches that were used before they had come; none without prefetchers.
-    late: Option<[u64; 2]>,
+    /// By level, the prefetched lines that were used before they had arrived; `None` without prefetchers.
+    late_prefetches: Option<[u64; 2]>,
 }
 
-/// A miss or a prefetch, which is sent to the later levels.
+/// A miss or a prefetch on its way to later levels.
 struct Request<'a> {
-    /// The first level whose places it takes.
+    /// The first level in which it is an outstanding miss, as an index.
     level: PrefetchLevel,
     served: ServedBy,
-    /// Its time at an idle memory.
+    /// The time of the request with memory idle.
     cycles: u32,
-    /// Its own line, if memory serves it.
+    /// The transfer of its line, if memory serves it.
     own: &'a [MemoryTransfer],
-    /// Further transfers.
+    /// Transfers that the request does not wait for.
     others: &'a [MemoryTransfer],
-    /// The line prefetched into the second level that it is the first to use.
+    /// The line prefetched into the second level that the request is the first to use.
     uses_l2: Option<u64>,
 }
 
 impl MemorySide {
-    /// Nothing under way, and an idle memory.
+    /// A memory side with nothing under way.
     pub fn new(machine: &MachineConfig, outstanding: OutstandingMisses, lines: Lines) -> Self {
         let mut drams = machine.drams().into_iter().map(|(first_line, dram)| {
             (first_line, dram.map(|dram| Dram::new(&dram, machine.cache.line_bytes)))
@@ -82,23 +84,23 @@ impl MemorySide {
             walkers: Servers::new(machine.walker.walkers),
             outstanding: [outstanding.l1d, outstanding.l2, outstanding.llc].map(Servers::new),
             dram: drams.next().and_then(|(_, local)| local),
-            far: drams.collect(),
+            tiers: drams.collect(),
             in_flight_lines: FxHashMap::default(),
             lines_end: 0,
             in_flight_pages: FxHashMap::default(),
             page_sizes: 0,
             walks_end: 0,
             in_flight_prefetches: FxHashMap::default(),
-            late: (!machine.prefetchers().is_empty()).then_some([0; 2]),
+            late_prefetches: (!machine.prefetchers().is_empty()).then_some([0; 2]),
         }
     }
 
-    /// For each level prefetches that were used before they had come, if there are prefetchers.
+    /// By level, the prefetched lines that were used before they had arrived; `None` without prefetchers.
     pub fn late_prefetches(&self) -> Option<[u64; 2]> {
-        self.late
+        self.late_prefetches
     }
 
-    /// When the last line under way comes.
+    /// When the last line under way arrives.
     #[inline(always)]
     pub fn lines_end(&self) -> u64 {
         self.lines_end
@@ -110,21 +112,21 @@ impl MemorySide {
         self.walks_end
     }
 
-    /// Lines found in an open row, and lines for which another row had to be closed, if there is a memory.
+    /// The row hits and the row conflicts of all parts of the memory; `None` without a DRAM model.
     pub fn rows(&self) -> Option<[u64; 2]> {
-        let all = self.far.iter().filter_map(|(_, dram)| dram.as_ref()).chain(&self.dram);
+        let all = self.tiers.iter().filter_map(|(_, dram)| dram.as_ref()).chain(&self.dram);
         all.map(|dram| [dram.row_hits, dram.row_conflicts])
-            .reduce(|[hits, conflicts], of| [hits + of[0], conflicts + of[1]])
+            .reduce(|[hits, conflicts], counts| [hits + counts[0], conflicts + counts[1]])
     }
 
-    /// When a page is translated whose later TLB levels have been looked up at a time. Sends its walks in the background.
+    /// When an access has its translation, after its look-ups in later TLB levels. Sends its walks in the background.
     #[inline(always)]
     pub fn translate(
         &mut self,
         access: LineAccess,
         at: u64,
         cost: Option<Cost>,
-        context: &Context<'_>,
+        context: &MemoryContext<'_>,
     ) -> u64 {
         if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
             return self.walk(access, at, cost, context);
@@ -136,9 +138,9 @@ impl MemorySide {
         translated
     }
 
-    /// When a page is there that a walk may be under way to.
+    /// When a walk under way for the page of an access has ended; `at` if there is none.
     #[inline(always)]
-    fn wait_for_page(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> u64 {
+    fn wait_for_page(&mut self, access: LineAccess, at: u64, context: &MemoryContext<'_>) -> u64 {
         if at >= self.walks_end {
             return at;
         }
@@ -157,8 +159,15 @@ impl MemorySide {
         at
     }
 
+    /// Walks for an access, and sends its walks in the background. Returns when its walk has ended.
     #[inline(never)]
-    pub fn walk(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
+    pub fn walk(
+        &mut self,
+        access: LineAccess,
+        at: u64,
+        cost: Cost,
+        context: &MemoryContext<'_>,
+    ) -> u64 {
         let transfers = context.costs.other_transfers(&cost);
         let walk = self.take_walker(at, cost.walk_cycles, transfers, context);
         if let Some(size) = cost.page_size {
@@ -170,20 +179,20 @@ impl MemorySide {
         walk.end
     }
 
-    /// Sends the walks in the background of an access that is translated at a time, by a walk or by none.
+    /// Sends the walks in the background of an access that is translated at a time. `walk` is the access's own walk.
     #[inline(never)]
     fn walk_in_background(
         &mut self,
         cost: Cost,
         mut walk: Option<InFlight>,
         at: u64,
-        context: &Context<'_>,
+        context: &MemoryContext<'_>,
     ) {
-        for of in context.costs.background(&cost) {
-            match *of {
+        for background in context.costs.background(&cost) {
+            match *background {
                 InBackground::Walk { cycles, first_transfer, transfers } => {
-                    let of_walk = &context.costs.transfers[first_transfer as usize..];
-                    let transfers = &of_walk[..transfers as usize];
+                    let from_first = &context.costs.transfers[first_transfer as usize..];
+                    let transfers = &from_first[..transfers as usize];
                     walk = Some(self.take_walker(at, cycles, transfers, context));
                 }
                 InBackground::Page { first, size } => {
@@ -193,23 +202,23 @@ impl MemorySide {
         }
     }
 
-    /// A walk by the first walker that is free from a time on.
+    /// Occupies the first walker that is free from a time on, and transfers the lines of the walk.
     fn take_walker(
         &mut self,
         at: u64,
         cycles: u32,
         transfers: &[MemoryTransfer],
-        context: &Context<'_>,
+        context: &MemoryContext<'_>,
     ) -> InFlight {
         let cycles = u64::from(cycles);
         let (start, walker) = self.walkers.find(at, cycles);
-        let late = self.transfer(transfers, start, context);
-        let end = start + cycles.saturating_add_signed(late).max(1);
+        let delay = self.transfer(transfers, start, context);
+        let end = start + cycles.saturating_add_signed(delay).max(1);
         self.walkers.occupy(walker, start, end, context.now);
         InFlight { start, end, part: Part::Walks }
     }
 
-    /// A page comes with a walk.
+    /// Records a page that arrives with a walk.
     fn begin_page(&mut self, page: PageNumber, size: PageSize, walk: InFlight) {
         let log2 = size.log2();
         let number = page.raw() >> (log2 - PageSize::BASE.log2());
@@ -218,34 +227,39 @@ impl MemorySide {
         self.walks_end = self.walks_end.max(walk.end);
     }
 
-    /// Transfers lines between the last cache and memory. Returns how much later those read come, one after
-    /// another, than from an idle memory.
-    fn transfer(&mut self, transfers: &[MemoryTransfer], at: u64, context: &Context<'_>) -> i64 {
-        if self.dram.is_none() && self.far.is_empty() {
+    /// Transfers lines between the last cache and memory. Returns the sum of the delays of its reads against an idle
+    /// memory; open rows may make it negative.
+    fn transfer(
+        &mut self,
+        transfers: &[MemoryTransfer],
+        at: u64,
+        context: &MemoryContext<'_>,
+    ) -> i64 {
+        if self.dram.is_none() && self.tiers.is_empty() {
             return 0;
         }
-        let mut late = 0;
+        let mut delay = 0;
         for transfer in transfers {
             let Some(dram) = self.dram_of(transfer.line()) else { continue };
             match transfer.is_write() {
                 true => dram.write(transfer.line(), at, context.now),
-                false => late += dram.read(transfer.line(), at, context.now),
+                false => delay += dram.read(transfer.line(), at, context.now),
             }
         }
-        late
+        delay
     }
 
-    /// The DRAM that a line lies in.
+    /// The DRAM of the part of memory that a line lies in.
     #[inline]
     fn dram_of(&mut self, line: u64) -> Option<&mut Dram> {
-        let tier = self.far.iter_mut().rev().find(|(first_line, _)| *first_line <= line);
+        let tier = self.tiers.iter_mut().rev().find(|(first_line, _)| *first_line <= line);
         tier.map_or(&mut self.dram, |(_, dram)| dram).as_mut()
     }
 
-    /// When a line is in the first-level cache that hits there in program order, and what serves it: it may be
-    /// under way.
+    /// When the line of an access that hits the first-level cache in program order is there, and the part of the stack
+    /// for the wait: the line may be under way.
     #[inline(always)]
-    pub fn hit(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> (u64, Part) {
+    pub fn hit(&mut self, access: LineAccess, at: u64, context: &MemoryContext<'_>) -> (u64, Part) {
         if at < self.lines_end
             && let Some(line) = self.in_flight_lines.get_mut(&access.line())
             && at < line.end
@@ -256,15 +270,15 @@ impl MemorySide {
         (at, Part::Base)
     }
 
-    /// When a line is there that misses the first-level cache, or was prefetched into it, and what served it. Sends the
-    /// prefetches that the access causes.
+    /// When the line of an access is in the first-level cache that misses there, is the first use of a prefetched line,
+    /// or causes prefetches, and the part of the stack for the wait. Sends these prefetches.
     #[inline(never)]
     pub fn miss(
         &mut self,
         access: LineAccess,
         at: u64,
         cost: Cost,
-        context: &Context<'_>,
+        context: &MemoryContext<'_>,
     ) -> (u64, Part) {
         let (mut start, mut end, mut part) = (at, at, Part::Base);
         let used = |level| cost.used_prefetch.filter(|used| used.level == level);
@@ -272,7 +286,7 @@ impl MemorySide {
             let own = context.costs.own_transfer(&cost);
             let others = match cost.walk_cycles {
                 0 => context.costs.other_transfers(&cost),
-                // They go with the walk.
+                // The walk has sent them.
                 _ => &[],
             };
             let request = Request {
@@ -295,8 +309,8 @@ impl MemorySide {
         (end, part)
     }
 
-    /// Sends a prefetch.
-    fn prefetch(&mut self, at: u64, prefetch: &PrefetchCost, context: &Context<'_>) {
+    /// Sends a prefetch at a time.
+    fn prefetch(&mut self, at: u64, prefetch: &PrefetchCost, context: &MemoryContext<'_>) {
         let transfers = context.costs.prefetch_transfers(prefetch);
         let own = usize::from(prefetch.served == ServedBy::Memory);
         let (own, others) = transfers.split_at(own);
@@ -313,14 +327,14 @@ impl MemorySide {
         self.in_flight_prefetches.insert(key, InFlight { start, end, part });
     }
 
-    /// When a line prefetched into the first level is there for its first use at a time, and what serves it. From then
-    /// on it is a line under way like others.
+    /// When a line prefetched into the first level is there for its first use at a time, and the part of the stack for
+    /// the wait. From then on the line is under way as after a miss.
     fn use_l1_prefetch(
         &mut self,
         access: LineAccess,
         at: u64,
         line: u64,
-        context: &Context<'_>,
+        context: &MemoryContext<'_>,
     ) -> (u64, Part) {
         let Some(prefetch) = self.use_prefetch((0, line), at, at, context) else {
             self.in_flight_lines.remove(&access.line());
@@ -331,43 +345,49 @@ impl MemorySide {
         if prefetch.end > at { (prefetch.end, prefetch.part) } else { (at, Part::Base) }
     }
 
-    /// The prefetch of a line that is used first at a time, by something that has the line at `end` if it is there.
+    /// Removes the prefetch of a line, for its first use at a time: by a request that has the line at `end` unless it
+    /// has to wait for the prefetch.
     fn use_prefetch(
         &mut self,
         key: (PrefetchLevel, u64),
         at: u64,
         end: u64,
-        context: &Context<'_>,
+        context: &MemoryContext<'_>,
     ) -> Option<InFlight> {
         let mut prefetch = self.in_flight_prefetches.remove(&key)?;
         if at < prefetch.end {
             join(&mut prefetch, &mut self.outstanding[key.0], at, context.now);
         }
         if prefetch.end > end {
-            self.late.iter_mut().for_each(|late| late[key.0] += 1);
+            self.late_prefetches.iter_mut().for_each(|late| late[key.0] += 1);
         }
         Some(prefetch)
     }
 
-    /// Transfers the line of an access, and what it wrote back. Returns how much later it comes than from an
-    /// idle memory.
-    fn transfer_line(&mut self, cost: &Cost, at: u64, context: &Context<'_>) -> i64 {
-        let late = self.transfer(context.costs.own_transfer(cost).as_slice(), at, context);
+    /// Transfers the line of an access, and its write-backs unless its walk has sent them. Returns the delay of the
+    /// line against an idle memory.
+    fn transfer_line(&mut self, cost: &Cost, at: u64, context: &MemoryContext<'_>) -> i64 {
+        let delay = self.transfer(context.costs.own_transfer(cost).as_slice(), at, context);
         if cost.walk_cycles == 0 {
             self.transfer(context.costs.other_transfers(cost), at, context);
         }
-        late
+        delay
     }
 
-    /// When the line of a fetch comes.
-    pub fn fill(&mut self, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let late = self.transfer_line(&cost, at, context);
-        at + u64::from(cost.cache_cycles).saturating_add_signed(late)
+    /// When the line of a fetch that misses at a time has arrived. It is not an outstanding miss of any level.
+    pub fn fill(&mut self, at: u64, cost: Cost, context: &MemoryContext<'_>) -> u64 {
+        let delay = self.transfer_line(&cost, at, context);
+        at + u64::from(cost.cache_cycles).saturating_add_signed(delay)
     }
 
-    /// Sends a request when each level that it misses has room. Returns when it is sent, when the line comes, and what
-    /// serves it.
-    fn send(&mut self, at: u64, request: &Request<'_>, context: &Context<'_>) -> (u64, u64, Part) {
+    /// Sends a request when each level that it misses has room. Returns when it is sent, when the line arrives, and the
+    /// part of the stack for waits for it.
+    fn send(
+        &mut self,
+        at: u64,
+        request: &Request<'_>,
+        context: &MemoryContext<'_>,
+    ) -> (u64, u64, Part) {
         let cycles = u64::from(request.cycles);
         let levels = match request.served {
             ServedBy::L1 | ServedBy::L2 => 1,
@@ -379,16 +399,16 @@ impl MemorySide {
         loop {
             let before = start;
             let all = servers.iter_mut().zip(&self.outstanding);
-            for (servers, level) in all.take(levels).skip(request.level) {
-                (start, *servers) = level.find(start, cycles);
+            for (server, level) in all.take(levels).skip(request.level) {
+                (start, *server) = level.find(start, cycles);
             }
             if start == before {
                 break;
             }
         }
-        let late = self.transfer(request.own, start, context);
+        let delay = self.transfer(request.own, start, context);
         self.transfer(request.others, start, context);
-        let mut end = start + cycles.saturating_add_signed(late).max(1);
+        let mut end = start + cycles.saturating_add_signed(delay).max(1);
         let mut part = part_of(request.served);
         if let Some(line) = request.uses_l2
             && let Some(prefetch) = self.use_prefetch((1, line), start, end, context)
@@ -403,9 +423,9 @@ impl MemorySide {
         (start, end, part)
     }
 
-    /// Drops lines and walks that are complete, if there are many.
+    /// Drops lines, walks and prefetches that have arrived by `now`, from maps with many.
     #[inline(always)]
-    pub fn forget_in_flight(&mut self, now: u64) {
+    pub fn drop_completed(&mut self, now: u64) {
         if self.in_flight_lines.len() > MANY_IN_FLIGHT {
             self.in_flight_lines.retain(|_, line| line.end > now);
         }
@@ -418,7 +438,7 @@ impl MemorySide {
     }
 }
 
-/// The part of the stack for waits on data from a level.
+/// The part of the stack for waits for data from a level.
 fn part_of(served: ServedBy) -> Part {
     match served {
         ServedBy::L1 | ServedBy::L2 => Part::DataL2,
@@ -427,17 +447,17 @@ fn part_of(served: ServedBy) -> Part {
     }
 }
 
-/// When what is under way has come for a use at a time. A use before its start makes it start for that use, if
-/// a server is free.
+/// Waits for a walk or line under way that is used at a time. A use before its start moves the start forward, if a
+/// server is free earlier. Returns the end.
 #[inline(always)]
-fn join(of: &mut InFlight, servers: &mut Servers, at: u64, now: u64) -> u64 {
-    if at < of.start {
-        let cycles = of.end - of.start;
+fn join(in_flight: &mut InFlight, servers: &mut Servers, at: u64, now: u64) -> u64 {
+    if at < in_flight.start {
+        let cycles = in_flight.end - in_flight.start;
         let (start, server) = servers.find(at, cycles);
-        if start < of.start {
+        if start < in_flight.start {
             servers.occupy(server, start, start + cycles, now);
-            *of = InFlight { start, end: start + cycles, ..*of };
+            *in_flight = InFlight { start, end: start + cycles, ..*in_flight };
         }
     }
-    of.end
+    in_flight.end
 }

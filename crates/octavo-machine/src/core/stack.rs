@@ -1,21 +1,20 @@
-//! Where a core's cycles go: each cycle in which nothing was committed belongs to what the next instruction
-//! waited for.
+//! The cycle stack of a core: a cycle without a commit belongs to a wait of the next instruction to commit.
 
 use super::lanes::Lanes;
 use crate::counters::Counters;
 
-/// The reason for a cycle.
+/// A part of the stack: the reason for a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Part {
     /// Commits, execution and waiting for operands.
     #[default]
     Base,
-    /// The right path after a mispredicted branch.
+    /// The fetch of the right path after a mispredicted branch.
     Branches,
     /// Fetches that missed the first-level cache.
     Fetches,
-    /// TLB levels behind the first, for fetches and data.
+    /// Look-ups in TLB levels after the first, for fetches and data.
     TlbL2,
     /// Page walks, for fetches and data.
     Walks,
@@ -67,59 +66,60 @@ impl Stack {
 /// The stacks of several cores.
 #[derive(Clone, Debug)]
 pub struct Stacks<V> {
-    /// Cycles since the [epoch](super::pipeline::Pipeline) of each lane.
+    /// By part, the cycles since the epoch of each lane last moved.
     cycles: [V; PARTS.len()],
-    /// Cycles before it.
+    /// The cycles before that, by lane.
     earlier: Box<[Stack]>,
 }
 
 impl<V: Lanes> Stacks<V> {
-    /// Without cycles.
+    /// Stacks without cycles.
     pub fn new() -> Self {
         let earlier = vec![Stack::default(); V::COUNT].into();
         Stacks { cycles: [V::all(0); PARTS.len()], earlier }
     }
 
-    /// Begins to add the cycles until an instruction commits, `since` the commit of the one before: those in which
-    /// nothing was committed. None if there are none, in no core.
+    /// The cycles without a commit between two commits that are `elapsed` cycles apart; `None` if no lane has any.
     #[inline(always)]
-    pub fn without_commit(&self, since: V) -> Option<V> {
+    pub fn cycles_without_commit(&self, elapsed: V) -> Option<V> {
         let one = V::all(1);
-        one.is_less_in_any(since).then(|| since.saturating_minus(one))
+        one.is_less_in_any(elapsed).then(|| elapsed.saturating_minus(one))
     }
 
-    /// Explains cycles by a wait.
+    /// Moves as many of the `remaining` cycles to a part as a wait has.
     #[inline(always)]
-    pub fn explain(&mut self, cycles: &mut V, part: Part, wait: V) {
-        let of_part = cycles.min(wait);
+    pub fn attribute(&mut self, remaining: &mut V, part: Part, wait: V) {
+        let attributed = remaining.min(wait);
         let sums = &mut self.cycles[part as usize];
-        *sums = sums.plus(of_part);
-        *cycles = cycles.minus(of_part);
+        *sums = sums.plus(attributed);
+        *remaining = remaining.minus(attributed);
     }
 
-    /// Explains cycles by a wait for data, of another part in each lane, which `served` has as a number.
+    /// Moves as many of the `remaining` cycles as a wait for data has to the part of each lane that `served` gives as a
+    /// number.
     #[inline(always)]
-    pub fn explain_by_data(&mut self, cycles: &mut V, wait: &V, served: &V) {
+    pub fn attribute_to_data(&mut self, remaining: &mut V, wait: &V, served: &V) {
         if V::all(0).is_less_in_any(*wait) {
-            self.explain_by_data_of_each(cycles, wait, served);
+            self.attribute_to_data_by_lane(remaining, wait, served);
         }
     }
 
     #[inline(never)]
-    fn explain_by_data_of_each(&mut self, cycles: &mut V, wait: &V, served: &V) {
-        for (lane, cycles) in cycles.as_mut_slice().iter_mut().enumerate() {
-            let of_data = wait.get(lane).min(*cycles);
+    fn attribute_to_data_by_lane(&mut self, remaining: &mut V, wait: &V, served: &V) {
+        for (lane, remaining) in remaining.as_mut_slice().iter_mut().enumerate() {
+            let attributed = wait.get(lane).min(*remaining);
             let sums = &mut self.cycles[served.get(lane) as usize];
-            sums.set(lane, sums.get(lane) + of_data);
-            *cycles -= of_data;
+            sums.set(lane, sums.get(lane) + attributed);
+            *remaining -= attributed;
         }
     }
 
-    /// Adds the cycles that nothing explains, and that of the commit.
+    /// Adds the `remaining` cycles without a commit to the base, and the cycle of a commit `elapsed` cycles after the
+    /// last one, unless both have the same cycle.
     #[inline(always)]
-    pub fn end(&mut self, cycles: V, since: V) {
+    pub fn add_to_base(&mut self, remaining: V, elapsed: V) {
         let base = &mut self.cycles[Part::Base as usize];
-        *base = base.plus(cycles).plus(since.min(V::all(1)));
+        *base = base.plus(remaining).plus(elapsed.min(V::all(1)));
     }
 
     /// The stack of a core.
@@ -129,7 +129,7 @@ impl<V: Lanes> Stacks<V> {
         Stack { cycles: std::array::from_fn(part) }
     }
 
-    /// Begins to count from new epochs, so that no count overflows.
+    /// Counts from 0 again in all lanes, so that no count overflows.
     pub fn move_epoch(&mut self) {
         self.earlier = (0..V::COUNT).map(|lane| self.of(lane)).collect();
         self.cycles = [V::all(0); PARTS.len()];
