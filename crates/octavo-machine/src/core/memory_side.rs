@@ -377,7 +377,7 @@ impl MemorySide {
     /// When the line of a fetch that misses at a time has arrived. It is not an outstanding miss of any level.
     pub fn fill(&mut self, at: u64, cost: Cost, context: &MemoryContext<'_>) -> u64 {
         let delay = self.transfer_line(&cost, at, context);
-        at + u64::from(cost.cache_cycles).saturating_add_signed(delay)
+        at + u64::from(cost.cache_cycles).saturating_add_signed(delay).max(1)
     }
 
     /// Sends a request when each level that it misses has room. Returns when it is sent, when the line arrives, and the

@@ -18,7 +18,9 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let cycles = || 0u32..20;
     let refresh = prop_oneof![Just((0u32, 0u32)), (1u32..100, 1u32..400)];
     let writes = (1u32..6, 0u32..60);
-    let times = (cycles(), cycles(), cycles());
+    // To open a row may take longer than a whole read of an open one.
+    let activate = prop_oneof![2 => cycles(), 1 => 0u32..400];
+    let times = (activate, cycles(), cycles());
     let dram = ((0u32..3, 0u32..5, 6u32..14), times, writes, refresh).prop_map(
         |(
             (channels, banks, row),
