@@ -6,18 +6,18 @@ use octavo_types::{Access, Event, PageNumber, PageSize};
 
 use super::ops::Ops;
 
-/// An access to one line, and the number of following references of its [side](Access::is_fetch) that every
-/// design serves exactly alike.
+/// An access to one line, and the number of its repeats: following references of its [side](Access::is_fetch)
+/// that hit in the same way in every design.
 ///
 /// A *repeat* is a reference to the line of the previous reference of its side; the same first-level TLB
-/// entry and first-level cache line serve it. Two exceptions count as accesses of their own: a store after
+/// entry and first-level cache line serve it. Two kinds of such references are separate accesses: a store after
 /// loads only, since it makes the line and its page dirty; and a data reference after the code page has
 /// changed, since a page walk may have read page-table entries through the data cache in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineAccess(
     /// From the top: number of repeats; virtual line number; one bit for the second half of a reference whose
-    /// first half lies in the same page; two bits of kind. Eight bytes, since batches pass through the caches
-    /// of the computer once for each machine.
+    /// first half lies in the same page; two bits of kind. Eight bytes, since the host's caches read each batch
+    /// once for each simulated machine.
     u64,
 );
 
@@ -29,12 +29,11 @@ const REPEATS_SHIFT: u32 = 57;
 const REPEATS_BITS: u32 = u64::BITS - REPEATS_SHIFT;
 
 impl LineAccess {
-    /// The maximum number of repeats of an access. Further repeats form an access of their own, with the same
-    /// result.
+    /// The maximum number of repeats of an access. Further repeats form another access, with the same result.
     pub const MAX_REPEATS: u32 = (1 << REPEATS_BITS) - 1;
 
-    /// An access to line number `line`, with up to [`LineAccess::MAX_REPEATS`] repeats. `is_half` events the
-    /// second half of a reference that has looked up its page already.
+    /// An access to line number `line`, with up to [`LineAccess::MAX_REPEATS`] repeats. `is_half` marks the
+    /// second half of a reference whose first half has looked up the page.
     #[inline(always)]
     pub fn new(line: u64, kind: Access, is_half: bool, repeats: u32) -> Self {
         debug_assert!(repeats <= Self::MAX_REPEATS && line >> (REPEATS_SHIFT - LINE_SHIFT) == 0);
@@ -76,27 +75,28 @@ impl LineAccess {
         (self.0 >> REPEATS_SHIFT) as u32
     }
 
-    /// The number of page look-ups: one per reference.
+    /// The number of page lookups: one for each reference, none for a second half.
     #[inline(always)]
     pub fn lookups(self) -> u32 {
         self.repeats() + u32::from(self.0 & HALF == 0)
     }
 
-    /// Splits it into the access without repeats, and its repeats, which have looked up nothing yet.
+    /// Splits it into the access without repeats, and a second half that stands for the repeats alone: its
+    /// [lookups](LineAccess::lookups) are theirs.
     #[inline(always)]
     pub fn split(self) -> (LineAccess, LineAccess) {
         let first = LineAccess(self.0 & ((1 << REPEATS_SHIFT) - 1));
         (first, LineAccess(self.0 | HALF))
     }
 
-    /// The first repeat, with the remaining repeats as its own. There must be one.
+    /// The first repeat as an access, with the remaining repeats. At least one repeat is required.
     #[inline(always)]
     pub fn repeat(self) -> LineAccess {
         debug_assert!(self.repeats() > 0);
         LineAccess((self.0 & !HALF) - (1 << REPEATS_SHIFT))
     }
 
-    /// The access in one word.
+    /// The packed representation.
     pub(super) const fn bits(self) -> u64 {
         self.0
     }
@@ -107,13 +107,13 @@ impl LineAccess {
         LineAccess(bits)
     }
 
-    /// An access without repeats, by the number of its kind.
+    /// An access without repeats; `kind` is the number of an [`Access`].
     #[inline(always)]
     pub(super) const fn of_kind(line: u64, kind: u64) -> Self {
         LineAccess(line << LINE_SHIFT | kind)
     }
 
-    /// No access; no access repeats it.
+    /// Stands for no access. Its repeat count is full, so that nothing is counted as its repeat.
     pub(super) const NOTHING: Self = LineAccess(u64::MAX);
 
     /// Whether both are to the same line.
@@ -122,7 +122,7 @@ impl LineAccess {
         (self.0 ^ other.0) << REPEATS_BITS >> (REPEATS_BITS + LINE_SHIFT) == 0
     }
 
-    /// Whether it looks up its page itself.
+    /// Whether it looks up its page: it is not a second half.
     #[inline(always)]
     pub(crate) fn is_whole(self) -> bool {
         self.0 & HALF == 0
@@ -178,15 +178,15 @@ pub enum ControlEvent {
 /// Accesses and control events, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// `len` valid accesses, then spare room.
+    /// The first `len` are valid.
     accesses: Vec<LineAccess>,
     len: usize,
     /// Control events, each with the number of accesses and of words of `ops` before it.
     events: Vec<(u32, u32, ControlEvent)>,
-    /// The instructions, if cores execute them.
+    /// The instructions, for machines with cores; else empty.
     pub(super) ops: Ops,
-    /// By access to data the address of its instruction as traced, if prefetchers or designs follow it. As long as
-    /// `accesses`, or empty.
+    /// For each access to data, the traced address of its instruction, for prefetchers and designs that use it;
+    /// unspecified for fetches. As long as `accesses`, or empty.
     pub(super) sites: Vec<u64>,
 }
 
@@ -195,9 +195,10 @@ pub struct Batch {
 pub struct Part<'b> {
     /// The numbers of its accesses in the batch.
     pub accesses: Range<usize>,
-    /// Its instructions, if cores execute them.
+    /// Its instructions as words of [`Ops`]; empty without cores.
     pub words: &'b [u32],
-    /// The address of each access's instruction, as traced, if prefetchers or designs follow it. A fetch has any.
+    /// For each access to data, the traced address of its instruction; unspecified for fetches. Empty if no
+    /// prefetcher and no design uses it.
     pub sites: &'b [u64],
     /// The event that ends it; `None` for the last part.
     pub event: Option<&'b ControlEvent>,
@@ -242,14 +243,14 @@ impl Batch {
         self.events.iter().any(|(.., event)| collects(event))
     }
 
-    /// Empties it.
+    /// Removes all accesses, events and instructions.
     pub fn clear(&mut self) {
         self.len = 0;
         self.events.clear();
         self.ops.clear();
     }
 
-    /// All accesses, with room for at least `more` behind them.
+    /// All accesses, with space for at least `more` behind them.
     #[inline(always)]
     pub(super) fn room(&mut self, more: usize) -> &mut [LineAccess] {
         if self.accesses.len() - self.len < more {
@@ -264,7 +265,7 @@ impl Batch {
         self.accesses.resize(room, LineAccess::NOTHING);
     }
 
-    /// As [`Self::room`], with the sites of as many accesses, if `notes_sites`.
+    /// As [`Self::room`]; with `notes_sites`, `sites` has the same length.
     #[inline(always)]
     pub(super) fn room_with_sites(
         &mut self,
@@ -284,12 +285,12 @@ impl Batch {
         self.len = len;
     }
 
-    pub(super) fn push_event(&mut self, mark: ControlEvent) {
-        self.events.push((self.len as u32, self.ops.len() as u32, mark));
+    pub(super) fn push_event(&mut self, event: ControlEvent) {
+        self.events.push((self.len as u32, self.ops.len() as u32, event));
     }
 }
 
-/// The geometry of cache lines in pages.
+/// The size of cache lines, and conversions between lines and pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lines {
     /// log2 of the bytes of a line.
@@ -303,7 +304,7 @@ impl Lines {
     /// Lines of a power of two of bytes, 8 to 4096.
     ///
     /// # Panics
-    /// If `bytes` is not such a size.
+    /// If `bytes` is another number.
     pub fn of_bytes(bytes: u64) -> Self {
         assert!(
             bytes.is_power_of_two() && (8..=4096).contains(&bytes),

@@ -1,9 +1,9 @@
 //! Branch prediction at the ends of segments: directions by TAGE (Seznec and Michaud, "A case for (partially)
-//! TAgged GEometric history length branch prediction", JILP 2006), targets by a table of last targets and one
-//! of targets by path, returns by a stack.
+//! TAgged GEometric history length branch prediction", JILP 2006), targets by a table of the last target of each
+//! branch and a table indexed by the path to the branch, returns by a return stack.
 //!
-//! A segment ends where its program may go on elsewhere: at a branch, or where a superblock was full. Such an
-//! end is never taken, and costs an entry of the tables at most.
+//! A segment ends at a branch, or where a superblock of the tracer was full. An end of the second kind is never
+//! taken, and occupies at most one entry of the tables.
 
 use octavo_config::BranchPrediction;
 use octavo_types::{Item, ItemKind, Segment};
@@ -15,14 +15,14 @@ pub struct Exit {
     pub pc: u64,
     /// The address after it.
     pub next: u64,
-    /// Whether its last instruction stores, as a call does.
+    /// Whether its last instruction stores, as calls do.
     pub stores: bool,
-    /// Whether its last instruction loads and does not store, as a return does.
+    /// Whether its last instruction loads and does not store, as returns do.
     pub loads: bool,
 }
 
 impl Exit {
-    /// The address where a segment begins, and its end; `None` for one without instructions.
+    /// The address of a segment's first instruction, and its end; `None` for a segment without instructions.
     pub fn of(segment: &Segment) -> Option<(u64, Exit)> {
         let items = segment.items();
         let is_fetch = |item: &Item| item.kind == ItemKind::Fetch;
@@ -42,7 +42,7 @@ impl Exit {
     }
 }
 
-/// How an instruction was reached.
+/// The outcome of the branch before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Followed {
     /// Whether the branch before it was mispredicted.
@@ -53,7 +53,7 @@ pub struct Followed {
 
 const BASE_LOG2: u32 = 14;
 const TAGGED_LOG2: u32 = 11;
-/// Branches of history that index each tagged table.
+/// The length of the history that indexes each tagged table, in branches.
 const HISTORIES: [u32; 5] = [5, 12, 27, 60, 126];
 const TARGET_SETS_LOG2: u32 = 10;
 const TARGET_WAYS: usize = 8;
@@ -61,7 +61,8 @@ const PATHS_LOG2: u32 = 11;
 const RETURNS: usize = 32;
 /// The longest instruction of x86.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
-/// After this many branches the least useful entries of tagged tables may be replaced again.
+/// The usefulness of all tagged entries is halved after every so many branches, so that unused entries become
+/// replaceable.
 const AGING_BRANCHES: u32 = 1 << 18;
 
 #[derive(Clone, Copy, Default)]
@@ -77,9 +78,9 @@ struct Tagged {
 struct Target {
     pc: u64,
     to: u64,
-    /// Whether the branch has had another target: the table by path decides.
+    /// Whether the branch has had several targets: `paths` predicts it.
     varies: bool,
-    /// Whether it has gone back behind the last call.
+    /// Whether the branch has returned from the last call.
     returns: bool,
 }
 
@@ -91,22 +92,25 @@ pub struct Branches {
     tagged: [Box<[Tagged]>; HISTORIES.len()],
     history: u128,
     path: u64,
-    /// The target used last stands first in its set.
+    /// Sets in order of use, the most recent target first.
     targets: Box<[[Target; TARGET_WAYS]]>,
+    /// Targets by path: tag and target.
     paths: Box<[(u32, u64)]>,
-    /// Where the last mispredicted branch was predicted to lead, if that is known.
-    wrong: Option<u64>,
-    /// The addresses of calls. A return goes to a place a few bytes behind: not every format gives an
-    /// instruction's length.
+    /// The predicted target of the last mispredicted branch, if known.
+    wrong_target: Option<u64>,
+    /// The return stack: addresses of calls. A return leads to an address at most one instruction behind its call;
+    /// the exact one is unknown, as some trace formats lack instruction lengths.
     calls: [u64; RETURNS],
+    /// The index of the last call in `calls`.
     depth: usize,
+    /// Branches since the last halving of usefulness.
     age: u32,
     /// State of a generator of pseudo-random numbers.
     random: u32,
 }
 
 impl Branches {
-    /// A predictor that has seen no branch.
+    /// An untrained predictor.
     pub fn new(prediction: BranchPrediction) -> Self {
         Branches {
             prediction,
@@ -116,7 +120,7 @@ impl Branches {
             path: 0,
             targets: vec![Default::default(); 1 << TARGET_SETS_LOG2].into(),
             paths: vec![(0, 0); 1 << PATHS_LOG2].into(),
-            wrong: None,
+            wrong_target: None,
             calls: [0; RETURNS],
             depth: 0,
             age: 0,
@@ -124,7 +128,7 @@ impl Branches {
         }
     }
 
-    /// Predicts where a segment's end leads, and learns that it leads to `to`.
+    /// Predicts the successor of a segment, and trains the predictor with the actual one, at address `to`.
     #[inline(always)]
     pub fn follow(&mut self, exit: &Exit, to: u64) -> Followed {
         let is_taken = to != exit.next;
@@ -143,7 +147,7 @@ impl Branches {
         };
         let is_mispredicted = !is_direction_right || predicted != Some(to);
         if is_mispredicted {
-            self.wrong = predicted;
+            self.wrong_target = predicted;
         }
         if is_taken && exit.stores {
             self.depth = (self.depth + 1) % RETURNS;
@@ -154,12 +158,13 @@ impl Branches {
         Followed { is_mispredicted, is_taken }
     }
 
-    /// Where the last mispredicted branch was predicted to lead, if that is known.
+    /// The predicted target of the last mispredicted branch, if known.
     pub fn wrong_path(&self) -> Option<u64> {
-        self.wrong
+        self.wrong_target
     }
 
-    /// Whether the direction was predicted.
+    /// Predicts the direction of a branch, and trains the tables with the actual one. Returns whether the
+    /// prediction was right.
     fn direction(&mut self, pc: u64, is_taken: bool) -> bool {
         let mut places = [(0, 0); HISTORIES.len()];
         let (mut provider, mut other) = (None, None);
@@ -173,42 +178,43 @@ impl Branches {
             }
         }
         let base = &mut self.base[(pc ^ pc >> BASE_LOG2) as usize % (1 << BASE_LOG2)];
-        let of_base = *base >= 0;
-        let of_other =
-            other.map_or(of_base, |table| self.tagged[table][places[table].0].counter >= 0);
+        let base_prediction = *base >= 0;
+        let alternative =
+            other.map_or(base_prediction, |table| self.tagged[table][places[table].0].counter >= 0);
         let predicted = match provider {
             None => {
                 *base = trained(*base, is_taken, 1);
-                of_base
+                base_prediction
             }
             Some(table) => {
                 let entry = &mut self.tagged[table][places[table].0];
                 let own = entry.counter >= 0;
-                // A new entry has not learned enough.
+                // A new entry is not trained enough: use the alternative.
                 let is_new = entry.useful == 0 && (entry.counter == 0 || entry.counter == -1);
-                if own != of_other {
+                if own != alternative {
                     entry.useful = match own == is_taken {
                         true => (entry.useful + 1).min(3),
                         false => entry.useful.saturating_sub(1),
                     };
                 }
                 entry.counter = trained(entry.counter, is_taken, 3);
-                if is_new { of_other } else { own }
+                if is_new { alternative } else { own }
             }
         };
         if predicted != is_taken {
             self.allocate(provider.map_or(0, |table| table + 1), &places, is_taken);
         }
-        self.grow_older();
+        self.age_entries();
         predicted == is_taken
     }
 
-    /// Gives the branch an entry in a table of longer history, if one is of no use.
+    /// Allocates an entry that is not useful in a table of longer history. If there is none, makes the entries of
+    /// these tables less useful.
     fn allocate(&mut self, from: usize, places: &[(usize, u16)], is_taken: bool) {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        // Half of the time the next table is passed over, so that branches spread.
+        // Skips the next table with probability 1/2, so that branches spread over the tables.
         let from = if self.random & 1 == 0 { from } else { (from + 1).min(HISTORIES.len()) };
         for (table, (place, tag)) in places.iter().copied().enumerate().skip(from) {
             let entry = &mut self.tagged[table][place];
@@ -222,7 +228,8 @@ impl Branches {
         }
     }
 
-    fn grow_older(&mut self) {
+    /// Counts a branch, and halves the usefulness of all entries after [`AGING_BRANCHES`].
+    fn age_entries(&mut self) {
         self.age += 1;
         if self.age == AGING_BRANCHES {
             self.age = 0;
@@ -232,13 +239,14 @@ impl Branches {
         }
     }
 
-    /// Where a branch led when it was taken last, if that is known.
+    /// The target of a branch when it was last taken, if known.
     fn last_target(&self, pc: u64) -> Option<u64> {
         let set = &self.targets[target_set(pc)];
         set.iter().find(|target| target.pc == pc).map(|target| target.to)
     }
 
-    /// The target that was predicted for a taken branch, if any was. Learns that it is `to`.
+    /// Predicts the target of a taken branch, and trains the tables with the actual one, `to`. Returns the
+    /// prediction, if there is one.
     fn target(&mut self, exit: &Exit, to: u64) -> Option<u64> {
         let top = self.calls[self.depth];
         let is_behind_call = (1..=MAX_INSTRUCTION_BYTES).contains(&to.wrapping_sub(top));
@@ -249,7 +257,7 @@ impl Branches {
         if exit.loads && (found.is_some() && target.returns || is_behind_call) {
             self.depth = (self.depth + RETURNS - 1) % RETURNS;
             *target = Target { pc: exit.pc, to, varies: false, returns: true };
-            // A wrong one is not known to the byte.
+            // The exact address of another return is unknown.
             return is_behind_call.then_some(to);
         }
         if found.is_none() {
@@ -259,8 +267,8 @@ impl Branches {
         let hash = hash(exit.pc, u128::from(self.path & 0xff_ffff));
         let by_path = &mut self.paths[(hash >> 48) as usize % (1 << PATHS_LOG2)];
         let tag = (hash >> 16) as u32;
-        let of_path = (by_path.0 == tag).then_some(by_path.1);
-        let predicted = of_path.filter(|_| target.varies).unwrap_or(target.to);
+        let path_target = (by_path.0 == tag).then_some(by_path.1);
+        let predicted = path_target.filter(|_| target.varies).unwrap_or(target.to);
         target.varies |= target.to != to;
         if target.varies {
             *by_path = (tag, to);
@@ -270,7 +278,7 @@ impl Branches {
     }
 }
 
-/// The set of the table of targets that a branch belongs to.
+/// The index of a branch's set in the table of targets.
 #[inline(always)]
 fn target_set(pc: u64) -> usize {
     (hash(pc, 0) >> (64 - TARGET_SETS_LOG2)) as usize

@@ -1,4 +1,4 @@
-//! Dependences between instructions, found once for all machines: through registers, and through memory.
+//! Dependences between instructions through registers and memory, found once for all machines.
 
 use std::hint::select_unpredictable;
 
@@ -10,29 +10,32 @@ use super::wrong_paths::WrongPaths;
 
 /// Entries of the table of recent stores: more than any store queue holds.
 const STORES: usize = 1 << 11;
-/// log2 of the bytes by which stores and loads are compared.
+/// log2 of the granularity in bytes at which stores and loads are compared.
 const WORD_LOG2: u32 = 3;
-/// The most words of one item that are compared.
+/// The maximum number of words of an item that are compared.
 const MAX_WORDS: u64 = 8;
 
-/// Room for the registers of [`Dependences`](octavo_types::Dependences), and for one that nothing ever writes.
+/// The registers of [`Dependences`](octavo_types::Dependences), [`NO_REGISTER`], and unused ones: a power of two, so
+/// that an index is masked cheaply.
 const REGISTERS: usize = 2 * u64::BITS as usize;
+/// A register that is never written.
 const NO_REGISTER: u8 = u64::BITS as u8;
 
-/// Follows one thread of execution. After a switch to another, nothing depends on what came before.
+/// Finds the dependences in the instructions that a core executes. Instructions after a context switch depend on none
+/// before it.
 pub struct Dataflow {
-    /// The number of the entry to come. Starts at more than the farthest distance.
+    /// The number of the next entry. Starts above [`MAX_DISTANCE`], so that 0 in `writers` and `stores` means never.
     entry: u64,
     /// The entry that wrote each register last, before the segment that is executed.
     writers: [u64; REGISTERS],
-    /// The last store to a word among those that share a place: the word, and its entry.
+    /// A direct-mapped table of the last stores to words: the word, and the entry that stored it.
     stores: Box<[(u64, u64)]>,
-    /// How the instruction to come was reached.
+    /// The outcome of the branch before the next instruction.
     followed: Followed,
     branches: Branches,
     /// The exit of the segment before.
     exit: Option<Exit>,
-    /// Where wrong paths differ from the right one, if cores want to know.
+    /// The comparison of wrong paths with the right path, for cores that execute wrong paths.
     wrong_paths: Option<WrongPaths>,
 }
 
@@ -40,11 +43,12 @@ pub struct Dataflow {
 #[derive(Clone, Debug)]
 pub struct SegmentFlow {
     instructions: Vec<InstructionFlow>,
-    /// The registers that the segment writes, and how many instructions from its end each is written last.
+    /// The registers that the segment writes, each with the distance of its last writer from the segment's end, in
+    /// instructions.
     writes: Vec<(u8, u64)>,
     /// A bit for each of these registers.
     written: u64,
-    /// Where it begins, and its end; `None` without instructions.
+    /// The address of its first instruction, and its end; `None` without instructions.
     exit: Option<(u64, Exit)>,
 }
 
@@ -55,25 +59,26 @@ struct InstructionFlow {
     beginning: Beginning,
     /// Registers that were written before the segment, and the places of their distances.
     reads: [(u8, Place); 2],
-    /// If it has more producers than have places, all of them, and all late ones.
+    /// All early and all late producers, if they are too many for the places of a [`Beginning`].
     many: Option<Box<[Producers; 2]>>,
-    /// The registers that were written before the segment and that its addresses need, and those that it writes.
+    /// Registers that were written before the segment and that its addresses need.
     needs: u64,
+    /// Registers that it writes.
     writes: u64,
 }
 
 /// Producers of an instruction.
 #[derive(Clone, Default, Debug)]
 struct Producers {
-    /// The distances that are known.
+    /// Distances of producers in the segment and in its superblock.
     distances: Vec<u64>,
     /// Registers that were written before the segment.
     registers: Vec<u8>,
 }
 
 impl Producers {
-    /// Instructions of a set, and the last writers of registers: `writers` has the ones in the segment, before the
-    /// instruction of this number.
+    /// The producers of instruction `number`: bit n of `producers` is the instruction n + 1 before it, and `registers`
+    /// are those it reads. `writers` has the last writer of each register so far in the segment.
     fn new(producers: u64, registers: u64, number: usize, writers: &[Option<usize>]) -> Self {
         let mut distances: Vec<u64> = bits(producers).map(|bit| u64::from(bit) + 1).collect();
         let mut before = Vec::new();
@@ -89,10 +94,10 @@ impl Producers {
         Producers { distances, registers: before }
     }
 
-    /// Without those that are in others, too.
+    /// Removes the producers that `others` contains.
     fn without(mut self, others: &Producers) -> Self {
-        self.distances.retain(|of| !others.distances.contains(of));
-        self.registers.retain(|of| !others.registers.contains(of));
+        self.distances.retain(|distance| !others.distances.contains(distance));
+        self.registers.retain(|register| !others.registers.contains(register));
         self
     }
 
@@ -100,8 +105,8 @@ impl Producers {
         self.distances.len() + self.registers.len()
     }
 
-    /// All distances.
-    fn known(&self, dataflow: &Dataflow) -> Vec<u64> {
+    /// The distances of all producers from the next entry.
+    fn all_distances(&self, dataflow: &Dataflow) -> Vec<u64> {
         let of_registers = self.registers.iter().map(|register| dataflow.distance(*register));
         self.distances
             .iter()
@@ -112,11 +117,11 @@ impl Producers {
 }
 
 impl SegmentFlow {
-    /// Of a segment without instructions.
+    /// The dependences of a segment without instructions.
     pub const EMPTY: &Self =
         &SegmentFlow { instructions: Vec::new(), writes: Vec::new(), written: 0, exit: None };
 
-    /// Of a segment.
+    /// The dependences of a segment.
     pub fn new(segment: &Segment) -> Self {
         let mut writers = [None; REGISTERS];
         let count = segment.instructions() as usize;
@@ -167,10 +172,10 @@ impl SegmentFlow {
         self.written
     }
 
-    /// The registers that so many of its first instructions write.
+    /// The registers that its first `count` instructions write.
     pub fn written_by_first(&self, count: u64) -> u64 {
         let first = &self.instructions[..count as usize];
-        first.iter().fold(0, |bits, of| bits | of.writes)
+        first.iter().fold(0, |bits, instruction| bits | instruction.writes)
     }
 }
 
@@ -188,12 +193,12 @@ impl InstructionFlow {
             return InstructionFlow { beginning, reads, many, needs: 0, writes: 0 };
         }
         let (mut beginning, mut own) = (beginning.with_late(has_late), reads.iter_mut());
-        for (of, places) in [(early, places), (late, late_places)] {
+        for (producers, places) in [(early, places), (late, late_places)] {
             let mut places = places.iter();
-            for (distance, place) in of.distances.into_iter().zip(&mut places) {
+            for (distance, place) in producers.distances.into_iter().zip(&mut places) {
                 beginning = beginning.with_distance(*place, distance);
             }
-            for (read, own) in of.registers.into_iter().zip(places).zip(&mut own) {
+            for (read, own) in producers.registers.into_iter().zip(places).zip(&mut own) {
                 *own = (read.0, *read.1);
             }
         }
@@ -202,7 +207,7 @@ impl InstructionFlow {
 }
 
 impl Dataflow {
-    /// Follows a program from its beginning; `branches` predicts them. Says where wrong paths differ, if that is wanted.
+    /// The dataflow at the start of a program. With `with_wrong_paths`, entries have their [`Difference`] from wrong paths.
     pub fn new(branches: Branches, with_wrong_paths: bool) -> Self {
         Dataflow {
             entry: MAX_DISTANCE + 1,
@@ -215,7 +220,7 @@ impl Dataflow {
         }
     }
 
-    /// Another thread or process runs from here on.
+    /// A context switch: another thread or process runs next.
     pub fn switch(&mut self) {
         self.entry += MAX_DISTANCE + 1;
         self.exit = None;
@@ -225,7 +230,7 @@ impl Dataflow {
         }
     }
 
-    /// The segment of a number begins.
+    /// Begins an execution of segment `number`, with the prediction of the branch that led to it.
     #[inline(always)]
     pub fn begin(&mut self, flows: &[SegmentFlow], number: usize) {
         let Some((start, exit)) = flows[number].exit else { return };
@@ -240,16 +245,16 @@ impl Dataflow {
         }
     }
 
-    /// Adds the instruction of a number in its segment.
+    /// Adds instruction `number` of a segment.
     #[inline(always)]
-    pub fn instruction(&mut self, of: &SegmentFlow, number: usize, ops: &mut Ops) {
-        let InstructionFlow { beginning, reads, many, needs, .. } = &of.instructions[number];
+    pub fn instruction(&mut self, segment: &SegmentFlow, number: usize, ops: &mut Ops) {
+        let InstructionFlow { beginning, reads, many, needs, .. } = &segment.instructions[number];
         let mut beginning = beginning.after(std::mem::take(&mut self.followed));
         if let Some(paths) = &self.wrong_paths {
             beginning = beginning.differing(paths.difference(self.entry, *needs));
         }
         if let Some(many) = many {
-            let [early, late] = many.each_ref().map(|of| of.known(self));
+            let [early, late] = many.each_ref().map(|producers| producers.all_distances(self));
             ops.begin_with(beginning, &early, &late);
         } else {
             for (register, place) in reads {
@@ -260,32 +265,32 @@ impl Dataflow {
         self.entry += 1;
     }
 
-    /// How many entries ago a register was written; 0 if that is too long ago.
+    /// The number of entries since a register was written; 0 if more than [`MAX_DISTANCE`].
     #[inline(always)]
     fn distance(&self, register: u8) -> u64 {
         let distance = self.entry - self.writers[usize::from(register) % REGISTERS];
         select_unpredictable(distance <= MAX_DISTANCE, distance, 0)
     }
 
-    /// The segment ends, all of whose instructions have been added.
+    /// Ends the execution of a segment, after all its instructions: records the registers that it writes.
     #[inline(always)]
-    pub fn end(&mut self, of: &SegmentFlow) {
-        for (register, from_end) in &of.writes {
+    pub fn end(&mut self, segment: &SegmentFlow) {
+        for (register, from_end) in &segment.writes {
             self.writers[usize::from(*register) % REGISTERS] = self.entry - from_end;
         }
         if let Some(paths) = &mut self.wrong_paths {
-            paths.write(of.written);
+            paths.write(segment.written);
         }
     }
 
-    /// Adds an entry for data of the instruction before, which began in the segment before.
+    /// Adds an entry for data of an instruction that began in the segment before.
     pub fn continuation(&mut self, ops: &mut Ops) {
         let (paths, entry) = (self.wrong_paths.as_mut(), self.entry);
-        ops.continuation(paths.map_or(Difference::None, |of| of.continuation(entry)));
+        ops.continuation(paths.map_or(Difference::None, |paths| paths.continuation(entry)));
         self.entry += 1;
     }
 
-    /// The current instruction stores an item.
+    /// Records a store of the last instruction.
     #[inline(always)]
     pub fn store(&mut self, addr: VirtAddr, bytes: u64) {
         let (first, others) = words(addr, bytes);
@@ -295,7 +300,7 @@ impl Dataflow {
         }
     }
 
-    /// The current instruction loads an item: it may take it from a store.
+    /// Adds the dependence of a load of the last instruction on the last store to the same words.
     #[inline(always)]
     pub fn load(&mut self, addr: VirtAddr, bytes: u64, ops: &mut Ops) {
         let stored_last = |word: u64| {
@@ -309,16 +314,16 @@ impl Dataflow {
     }
 }
 
-/// The bits that are set.
-pub fn bits(mut of: u64) -> impl Iterator<Item = u8> {
+/// The numbers of the bits that are set.
+pub fn bits(mut set: u64) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
-        let bit = of.trailing_zeros();
-        of &= of.wrapping_sub(1);
+        let bit = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
         (bit < u64::BITS).then_some(bit as u8)
     })
 }
 
-/// The first word of an item, and its others.
+/// The first word of an item, and its other words.
 #[inline(always)]
 fn words(addr: VirtAddr, bytes: u64) -> (u64, impl Iterator<Item = u64>) {
     let first = addr.raw() >> WORD_LOG2;
@@ -344,7 +349,8 @@ mod tests {
     use super::*;
     use crate::front::{Word, each_distance, entries};
 
-    /// Registers of few or of any numbers; the bits of `reads` that say what an instruction computes are set, too.
+    /// Dependences through few registers, so that they are frequent, or through any; the bits of `reads` that encode the
+    /// arithmetic are arbitrary as well.
     fn dependences() -> impl Strategy<Value = Dependences> {
         octavo_oracle::strategies::dependences(|| {
             prop_oneof![Just(0), (0u32..64).prop_map(|bit| 1 << bit), 0u64..8, any::<u64>()]
@@ -352,7 +358,7 @@ mod tests {
     }
 
     /// A segment of instructions with these dependences.
-    fn segment(of: Vec<Dependences>) -> Segment {
+    fn segment(dependences: Vec<Dependences>) -> Segment {
         let item = |_: &Dependences| Item {
             kind: ItemKind::Fetch,
             addr: VirtAddr::new(0x1000),
@@ -360,20 +366,20 @@ mod tests {
             guarded: false,
             atomic: false,
         };
-        Segment::new(of.iter().map(item).collect(), of).expect("every item is sound")
+        Segment::new(dependences.iter().map(item).collect(), dependences)
+            .expect("every item is valid")
     }
 
-    /// The segments that follow each other, whether another thread runs before each, and whether each begins with data
-    /// of an instruction in the segment before.
+    /// An executed segment, whether a context switch precedes it, and whether it begins with data of an instruction in the
+    /// segment before.
     type Execution = (prop::sample::Index, bool, bool);
 
     proptest! {
         #![proptest_config(octavo_oracle::cases(256))]
 
-        /// Beside all producers of each instruction, by the number of the entry that wrote each register last: those
-        /// that are not late, and the others.
+        /// Compares early and late producers with a map from each register to the entry that wrote it last.
         #[test]
-        fn producers_are_those_that_wrote_last(
+        fn producers_are_the_last_writers(
             segments in vec(vec(dependences(), 1..12), 1..5),
             executions in vec(any::<Execution>(), 1..200),
         ) {
@@ -422,12 +428,12 @@ mod tests {
                 .map(|entry| {
                     let (mut early, mut late) = (BTreeSet::new(), BTreeSet::new());
                     entry.each_word(|word| {
-                        let (into, of) = match word {
-                            Word::Distances(of) => (&mut early, of),
-                            Word::Late(of) => (&mut late, of),
-                            other => panic!("{other:?} is of no instruction"),
+                        let (into, distances) = match word {
+                            Word::Distances(distances) => (&mut early, distances),
+                            Word::Late(distances) => (&mut late, distances),
+                            other => panic!("{other:?} of an instruction without references"),
                         };
-                        each_distance(of, |distance| {
+                        each_distance(distances, |distance| {
                             into.extend((distance > 0).then_some(distance as usize));
                         });
                     });

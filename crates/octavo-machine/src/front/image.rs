@@ -1,4 +1,4 @@
-//! Per-process state of the front: segments as steps, and relocation of addresses.
+//! State of the front for each process: segments as steps, and the relocation of addresses.
 
 use std::ops::Range;
 
@@ -22,18 +22,18 @@ pub struct Image {
     ranges: Vec<(u32, u32)>,
     /// The dependences of each planned segment, if instructions are marked.
     flows: Vec<SegmentFlow>,
-    /// Whether cores or prefetchers want to know where instructions begin.
+    /// Whether steps mark the first fetch of each instruction, for cores and prefetchers.
     marks_instructions: bool,
 }
 
 /// Relocation of base pages.
 pub struct Pages {
     relocation: Relocation,
-    /// Mask of the valid bits of a base page number; higher bits are cut off.
+    /// Mask of the valid bits of a base page number; higher bits are cleared.
     page_mask: u64,
     /// Recent relocations, indexed by the low bits of the traced page: (traced page, relocated page).
     recent: Box<[(u64, u64)]>,
-    /// Whether no relocation applies.
+    /// Whether there is no relocation.
     is_in_place: bool,
 }
 
@@ -55,12 +55,12 @@ impl Image {
         }
     }
 
-    /// An image whose steps say where instructions begin, if `marks_instructions`.
+    /// An image whose steps mark the beginnings of instructions, if `marks_instructions`.
     pub fn marking_instructions(self, marks_instructions: bool) -> Self {
         Image { marks_instructions, ..self }
     }
 
-    /// Says no more where instructions begin.
+    /// Stops marking instructions, and discards all steps.
     pub fn stop_marking_instructions(&mut self) {
         self.marks_instructions = false;
         self.flows.clear();
@@ -68,7 +68,7 @@ impl Image {
         self.ranges.clear();
     }
 
-    /// Relocates all addresses by `relocation` from here on.
+    /// Relocates all later addresses by `relocation`.
     pub fn relocate(&mut self, relocation: Relocation) {
         self.pages.relocation = relocation;
         self.pages.is_in_place = false;
@@ -126,7 +126,7 @@ impl Image {
 
     /// A memory event at relocated addresses; `None` for an event that does not concern memory.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
-        let moved = |range: &AddrRange| {
+        let relocated = |range: &AddrRange| {
             let at = self.pages.relocation.range(*range);
             let mask = self.pages.page_mask << PageSize::BASE.log2() | (PageSize::BASE.bytes() - 1);
             let room = mask.saturating_sub(at.start().raw() & mask).saturating_add(1);
@@ -134,21 +134,21 @@ impl Image {
         };
         Some(match event {
             Event::Map { range, protection, source, flags } => Event::Map {
-                range: moved(range),
+                range: relocated(range),
                 protection: *protection,
                 source: source.clone(),
                 flags: *flags,
             },
-            Event::Unmap { range } => Event::Unmap { range: moved(range) },
-            Event::Remap { from, to } => Event::Remap { from: moved(from), to: moved(to) },
+            Event::Unmap { range } => Event::Unmap { range: relocated(range) },
+            Event::Remap { from, to } => Event::Remap { from: relocated(from), to: relocated(to) },
             Event::Protect { range, protection } => {
-                Event::Protect { range: moved(range), protection: *protection }
+                Event::Protect { range: relocated(range), protection: *protection }
             }
             Event::Advise { range, advice } => {
-                Event::Advise { range: moved(range), advice: *advice }
+                Event::Advise { range: relocated(range), advice: *advice }
             }
             Event::Present { range, known, first } => {
-                Event::Present { range: moved(range), known: *known, first: *first }
+                Event::Present { range: relocated(range), known: *known, first: *first }
             }
             _ => return None,
         })
@@ -164,14 +164,14 @@ impl Pages {
         }
         let page = lines.page(traced);
         let recent = &self.recent[page.raw() as usize % RECENT];
-        let native = if recent.0 == page.raw() { recent.1 } else { self.find(page) };
-        lines.physical(traced, native)
+        let relocated = if recent.0 == page.raw() { recent.1 } else { self.find(page) };
+        lines.physical(traced, relocated)
     }
 
     #[cold]
     fn find(&mut self, traced: PageNumber) -> u64 {
-        let native = self.relocation.page(traced).raw() & self.page_mask;
-        self.recent[traced.raw() as usize % RECENT] = (traced.raw(), native);
-        native
+        let relocated = self.relocation.page(traced).raw() & self.page_mask;
+        self.recent[traced.raw() as usize % RECENT] = (traced.raw(), relocated);
+        relocated
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! Each execution of a segment yields accesses to lines. A reference that repeats the previous one of its
 //! side is [counted with it](LineAccess): the same first-level TLB entry and the same first-level line serve
-//! it in every design. That is exact for every replacement policy that ignores a repeated use of its most
+//! it in every design. This filter is exact for every replacement policy that ignores a repeated use of its most
 //! recent entry, as long as no other agent removes the entry in between. After a removal by another core's
-//! shootdown, the core continues with the entry until it leaves the line. [`Filter`] names how much a machine
-//! allows to be filtered out.
+//! shootdown, the core continues with the entry until it leaves the line. [`Filter`] names the repeats that may
+//! be filtered out for a machine.
 //!
 //! A fetch also repeats the previous fetch if both lie in one page and no other line of its set of the
 //! instruction cache has been fetched since its line was: loops over several lines. Data references do not
@@ -47,8 +47,8 @@ use plan::Step;
 pub enum Filter {
     /// No repeats: some replacement policy reacts to a second use of its most recent entry.
     Nothing,
-    /// Adjacent repeats of the same kind: one reference may change state such that the next becomes an access
-    /// of its own, and then its kind matters.
+    /// Adjacent repeats of the same kind: a reference may change state such that the next one becomes a separate
+    /// access, whose kind then matters.
     Alike,
     /// Adjacent repeats: instructions and data share a first-level TLB.
     Adjacent,
@@ -59,8 +59,8 @@ pub enum Filter {
 /// Maximum number of sets by which the front sorts fetched lines.
 const MAX_SETS: usize = 64;
 
-/// Sorts fetched lines into sets such that each holds only lines of whole sets of the instruction cache,
-/// whatever frames the pages lie in.
+/// Groups fetched lines such that each group is a union of sets of the instruction cache, wherever the pages lie
+/// in physical memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FetchSets {
     mask: u64,
@@ -80,14 +80,16 @@ impl FetchSets {
     }
 }
 
-/// The last access of each side. Few words, so that they stay in registers while segments are played.
+/// The last access of each side. Few words, so that they stay in registers while a segment is added.
 #[derive(Clone, Copy)]
 struct Sides {
-    /// The access that counts the last fetch, or [`LineAccess::NOTHING`] if the next fetch repeats nothing;
-    /// then its index in the batch; then the same for data.
+    /// The access that counts the last fetch, or [`LineAccess::NOTHING`] if the next fetch repeats nothing.
     fetch: LineAccess,
+    /// The index of `fetch` in the batch.
     fetch_place: usize,
+    /// The access that counts the last data reference, or [`LineAccess::NOTHING`].
     data: LineAccess,
+    /// The index of `data` in the batch.
     data_place: usize,
     /// Number of accesses in the batch.
     len: usize,
@@ -95,9 +97,8 @@ struct Sides {
 
 /// Builds batches from the references of a core.
 ///
-/// Whether a reference is a repeat is unpredictable for most processors, so that the code does not branch on
-/// it. A repeat rewrites the access that counts it with a higher repeat count; any other reference appends an
-/// access.
+/// Branch predictors cannot predict whether a reference is a repeat, so that the code does not branch on it. A
+/// repeat rewrites the access that counts it with a higher repeat count; any other reference appends an access.
 pub struct Front {
     lines: Lines,
     filter: Filter,
@@ -106,11 +107,11 @@ pub struct Front {
     /// The line fetched last in each set.
     fetched: [LineAccess; MAX_SETS],
     sets: FetchSets,
-    /// Dependences between instructions, if cores want them.
+    /// Dependences between instructions, for machines with cores.
     flow: Option<Box<Dataflow>>,
-    /// Whether prefetchers or designs want the addresses of instructions.
+    /// Whether prefetchers or designs use the addresses of instructions.
     notes_sites: bool,
-    /// The address of the last instruction, if it is wanted.
+    /// The address of the last instruction, if `notes_sites`.
     site: u64,
 }
 
@@ -136,19 +137,19 @@ impl Front {
         }
     }
 
-    /// A front that notes the instruction of each access to data, if `notes_sites`.
+    /// A front that records the address of the instruction of each access to data, if `notes_sites`.
     pub fn noting_sites(self, notes_sites: bool) -> Self {
         Front { notes_sites, ..self }
     }
 
-    /// A front that gives instructions to cores that predict branches in this way, and says where wrong paths differ,
-    /// if they want to know.
+    /// A front that adds instructions for cores, which predict branches by `prediction`. With `with_wrong_paths`, each
+    /// entry has its [`Difference`] from wrong paths.
     pub fn for_cores(self, prediction: BranchPrediction, with_wrong_paths: bool) -> Self {
         let dataflow = Dataflow::new(Branches::new(prediction), with_wrong_paths);
         Front { flow: Some(Box::new(dataflow)), ..self }
     }
 
-    /// Stops giving instructions to cores; none reads those in the current batch.
+    /// Stops adding instructions for cores. Instructions in the current batch are not used.
     pub fn drop_cores(&mut self) {
         self.flow = None;
     }
@@ -172,19 +173,19 @@ impl Front {
     }
 
     /// Appends a control event. The references after it repeat no earlier one.
-    pub fn push_event(&mut self, mark: ControlEvent) {
+    pub fn push_event(&mut self, event: ControlEvent) {
         self.end_repeats();
-        self.batch.push_event(mark);
+        self.batch.push_event(event);
     }
 
-    /// Makes the next reference of either side an access of its own.
+    /// Makes the next reference of either side a separate access.
     fn end_repeats(&mut self) {
         self.sides.fetch = LineAccess::NOTHING;
         self.sides.data = LineAccess::NOTHING;
         self.fetched = [LineAccess::NOTHING; MAX_SETS];
     }
 
-    /// Plays an execution of a segment: its number in the stream, and its data addresses.
+    /// Adds an execution of a segment: its number in the stream, and its data addresses.
     #[inline(always)]
     pub fn execution(
         &mut self,
@@ -215,7 +216,7 @@ impl Front {
         }
     }
 
-    /// Plays a data item that spans lines.
+    /// Adds the accesses of a data item that spans lines.
     #[cold]
     #[inline(never)]
     fn spanning(&mut self, pages: &mut Pages, addr: VirtAddr, step: Step) {
@@ -226,8 +227,8 @@ impl Front {
             let mut line = first;
             loop {
                 let is_half = line != first && !plan::begins_page(line, self.lines);
-                let native = pages.line(line, self.lines);
-                let access = LineAccess::new(native, kind, is_half, 0);
+                let relocated = pages.line(line, self.lines);
+                let access = LineAccess::new(relocated, kind, is_half, 0);
                 let before = self.sides.len;
                 self.sides.data(self.batch.room(1), access, self.filter);
                 self.batch.set_len(self.sides.len);
@@ -267,7 +268,7 @@ impl Front {
 struct Play<'a> {
     front: &'a mut Front,
     image: &'a mut Image,
-    /// Of the segment in the stream.
+    /// The segment's number in the stream.
     number: usize,
     steps: Range<usize>,
     segment: &'a Segment,
@@ -368,12 +369,12 @@ impl Play<'_> {
 struct Flow {
     dataflow: Option<Box<Dataflow>>,
     ops: Ops,
-    /// Whether an instruction of this execution has begun.
+    /// Whether an instruction of this execution has begun; data before it are of the segment before.
     in_instruction: bool,
 }
 
 impl Flow {
-    /// The execution begins.
+    /// Begins the execution.
     #[inline(always)]
     fn begin(&mut self, flows: &[SegmentFlow], number: usize) {
         if let Some(dataflow) = &mut self.dataflow {
@@ -381,24 +382,24 @@ impl Flow {
         }
     }
 
-    /// An instruction begins.
+    /// Begins an instruction.
     #[inline(always)]
-    fn instruction(&mut self, of: &SegmentFlow, number: usize) {
+    fn instruction(&mut self, segment: &SegmentFlow, number: usize) {
         if let Some(dataflow) = &mut self.dataflow {
-            dataflow.instruction(of, number, &mut self.ops);
+            dataflow.instruction(segment, number, &mut self.ops);
         }
         self.in_instruction = true;
     }
 
-    /// The execution ends.
+    /// Ends the execution.
     #[inline(always)]
-    fn end(&mut self, of: &SegmentFlow) {
+    fn end(&mut self, segment: &SegmentFlow) {
         if let Some(dataflow) = &mut self.dataflow {
-            dataflow.end(of);
+            dataflow.end(segment);
         }
     }
 
-    /// The instruction loads or stores an item.
+    /// Adds a load or store of the instruction.
     #[inline(always)]
     fn data(&mut self, addr: VirtAddr, step: Step) {
         let Some(dataflow) = &mut self.dataflow else { return };
@@ -433,7 +434,7 @@ impl Sides {
             & match filter {
                 Filter::Nothing => false,
                 Filter::Alike | Filter::Adjacent => access.same_line(last),
-                // The latest line of its set is still cached, and its page is the most recent one of its TLB.
+                // The last line of its set is still cached, and its page is the most recent one in the TLB.
                 Filter::BySide => is_in_page & access.same_line(*fetched) & access.is_whole(),
             };
         *fetched = access;

@@ -1,19 +1,19 @@
 //! The instructions of a batch with their dependences, for cores, in words of 32 bits.
 //!
-//! An instruction is an *entry*: distances to producers, and references. A distance says how many entries earlier a
-//! producer stands; it is *late* if the references do not wait for the producer. A reference names the access of the
-//! batch that serves it; it is *fresh* if the access is its own, else it repeats a line that an earlier reference has
-//! accessed. Fresh references are served in their order.
+//! An instruction is an *entry*: distances to producers, and references. A distance is the number of entries from the
+//! producer to the entry; it is *late* if the references do not wait for the producer. A reference has the index of the
+//! access of the batch that serves it; it is *fresh* if the access is its own, else it repeats a line that an earlier
+//! reference has accessed. Fresh references are served in order.
 //!
-//! Most entries have few distances, and one reference to data at most. Such a [`Simple`] entry is three words, so that
-//! a core executes it without loops over its parts. Any other is [`Compound`]: a header,
-//! the number of words that follow, and these words, a [`Word`] each.
+//! Most entries have few distances, and at most one reference to data. Such a [`Simple`] entry is three words, so that
+//! a core executes it without loops over its parts. Every other entry is [`Compound`]: a header, the number of words
+//! that follow, and these words, a [`Word`] each.
 
 use octavo_types::Arithmetic;
 
 use super::branches::Followed;
 
-/// Distances have ten bits: no reorder buffer holds more instructions.
+/// Bits of a distance: no reorder buffer holds more instructions than ten bits count.
 const DISTANCE_BITS: u32 = 10;
 /// The farthest producer that an entry names.
 pub const MAX_DISTANCE: u64 = (1 << DISTANCE_BITS) - 1;
@@ -22,17 +22,17 @@ const DISTANCE: u32 = MAX_DISTANCE as u32;
 const REDIRECTED: u32 = 1 << 20;
 const AFTER_TAKEN: u32 = 1 << 21;
 const CONTINUES: u32 = 1 << 22;
-/// It writes an integer register.
+/// The entry writes an integer register.
 const WRITES: u32 = 1 << 23;
 /// The second of two distances is late.
 const HAS_LATE: u32 = 1 << 24;
-/// The two bits of its [`Difference`].
+/// The two bits of the entry's [`Difference`].
 const DIFFERENCE: [u32; 2] = [1 << 25, 1 << 31];
 const ARITHMETIC_SHIFT: u32 = 26;
 const ARITHMETIC: u32 = 0b111;
 const KIND_SHIFT: u32 = 29;
 const KIND: u32 = 0b11;
-/// The kinds of simple entries: with a reference that loads, with one that stores, or neither.
+/// The kinds of simple entries: with a load, with a store, or 0 without a reference to data.
 const LOADS_DATA: u32 = 1;
 const STORES_DATA: u32 = 2;
 const COMPOUND: u32 = 3 << KIND_SHIFT;
@@ -41,9 +41,9 @@ const COMPOUND: u32 = 3 << KIND_SHIFT;
 const SIMPLE_WORDS: usize = 3;
 /// The distance to a store from which a simple entry's load takes its value, in the second word.
 const FORWARD_SHIFT: u32 = 2 * DISTANCE_BITS;
-/// The number of its fetches, in the second word.
+/// The number of a simple entry's fetches, in the second word.
 const FETCHES_SHIFT: u32 = 3 * DISTANCE_BITS;
-/// The most fetches of a simple entry.
+/// The maximum number of fetches of a simple entry.
 const MAX_FETCHES: u32 = 3;
 
 const TAG_SHIFT: u32 = 30;
@@ -60,13 +60,13 @@ const FETCHES: u32 = 1 << 26;
 /// An entry.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'w> {
-    /// One as most are.
+    /// An entry of three words.
     Simple(Simple),
-    /// Any.
+    /// An entry of any number of words.
     Compound(Compound<'w>),
 }
 
-/// An entry with four distances, three fetches, a store to take a value from, and one reference to data at most.
+/// An entry with at most four distances, three fetches, one store that forwards its value, and one reference to data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Simple {
     /// Its header.
@@ -75,7 +75,7 @@ pub struct Simple {
     data: Reference,
 }
 
-/// An entry with any words.
+/// An entry of a header and any words.
 #[derive(Clone, Copy, Debug)]
 pub struct Compound<'w> {
     /// Its header.
@@ -92,7 +92,7 @@ pub enum Word {
     Late(u32),
     /// A reference of the entry.
     Reference(Reference),
-    /// A load takes its value from the store this many entries before.
+    /// A load takes its value from the store this many entries before it.
     Forward(u32),
 }
 
@@ -100,18 +100,19 @@ pub enum Word {
 /// before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Difference {
-    /// It does not: wrong paths execute it, too, if they execute what its addresses depend on.
+    /// It is on all paths: wrong paths execute it if they execute the instructions that its addresses depend on.
     #[default]
     None,
-    /// From that of the last branch.
+    /// It differs from the wrong path of the last branch.
     Last,
-    /// From that of a branch before the last.
+    /// It differs from the wrong path of a branch before the last.
     Earlier,
-    /// From that of the branch directly before it, which is on no wrong path of a branch before that.
+    /// It differs from the wrong path of the branch directly before it, and that branch is not on the wrong path of the
+    /// branch before.
     OffPath,
 }
 
-/// The beginning of an entry.
+/// The first word of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header(u32);
 
@@ -128,7 +129,7 @@ impl Header {
         self.0 & AFTER_TAKEN != 0
     }
 
-    /// Whether it continues the instruction before it, as a repeated string operation does.
+    /// Whether it continues the instruction before it, such as a repeated string operation.
     #[inline(always)]
     pub fn continues(self) -> bool {
         self.0 & CONTINUES != 0
@@ -140,13 +141,13 @@ impl Header {
         self.0 & WRITES != 0
     }
 
-    /// Whether the second of its distances is late, and that of its [further ones](Simple::more_distances).
+    /// Whether its second distance is late, and the second of its [further ones](Simple::more_distances).
     #[inline(always)]
     pub fn has_late(self) -> bool {
         self.0 & HAS_LATE != 0
     }
 
-    /// How it differs from what wrong paths execute.
+    /// Its difference from wrong paths.
     #[inline(always)]
     pub fn difference(self) -> Difference {
         match DIFFERENCE.map(|bit| self.0 & bit != 0) {
@@ -157,13 +158,13 @@ impl Header {
         }
     }
 
-    /// The kind of its computation, if that takes more than a cycle.
+    /// The kind of its computation, if it takes more than a cycle.
     #[inline(always)]
     pub fn arithmetic(self) -> Option<Arithmetic> {
         Arithmetic::of_code((self.0 >> ARITHMETIC_SHIFT & ARITHMETIC) as u8)
     }
 
-    /// The number of that kind, below 8; 0 is none.
+    /// The code of that kind, below 8; 0 is none.
     #[inline(always)]
     pub fn arithmetic_code(self) -> usize {
         (self.0 >> ARITHMETIC_SHIFT & ARITHMETIC) as usize
@@ -204,13 +205,13 @@ impl Simple {
         self.second >> FORWARD_SHIFT & DISTANCE
     }
 
-    /// How many fetches it has, all fresh.
+    /// The number of its fetches, all fresh.
     #[inline(always)]
     pub fn fetches(self) -> u32 {
         self.second >> FETCHES_SHIFT
     }
 
-    /// How many references are fresh.
+    /// The number of its fresh references.
     #[inline(always)]
     pub fn fresh(self) -> u32 {
         self.fetches() + u32::from(self.data.is_fresh())
@@ -228,7 +229,7 @@ impl Simple {
         (self.header.0 >> KIND_SHIFT & STORES_DATA) >> 1
     }
 
-    /// Its reference to data, if it has any.
+    /// Its reference to data; unspecified if it has none.
     #[inline(always)]
     pub fn data(self) -> Reference {
         self.data
@@ -321,7 +322,7 @@ impl Reference {
         self.0 & FRESH != 0
     }
 
-    /// Whether it fetches the instruction. Only fresh fetches are given.
+    /// Whether it fetches the instruction. Only fresh fetches are recorded.
     #[inline(always)]
     pub fn is_fetch(self) -> bool {
         self.0 & FETCHES != 0
@@ -363,37 +364,35 @@ pub struct Beginning(u64);
 pub struct Place(u8);
 
 impl Beginning {
-    /// The places for distances of which none is late.
+    /// The places for distances of an entry without late ones.
     pub const PLACES: [Place; 4] = {
         let (first, second) = (DISTANCE_BITS as u8, u32::BITS as u8);
         [Place(0), Place(first), Place(second), Place(second + first)]
     };
-    /// The places for distances that are not late, and for those that are, of an entry [with late
-    /// ones](Beginning::with_late).
+    /// The places for early and for late distances of an entry [with late ones](Beginning::with_late).
     pub const PLACES_BESIDE_LATE: [[Place; 2]; 2] = {
         let [first, second, third, fourth] = Self::PLACES;
         [[first, third], [second, fourth]]
     };
 
-    /// An entry without producers that writes an integer register or does not, and computes something that takes more
-    /// than a cycle, or `None`.
+    /// An entry without producers. `computes` is the kind of a computation of more than one cycle.
     pub fn new(writes_integer: bool, computes: Option<Arithmetic>) -> Self {
         let arithmetic = u32::from(Arithmetic::code(computes)) << ARITHMETIC_SHIFT;
         Beginning(u64::from((u32::from(writes_integer) * WRITES) | arithmetic))
     }
 
-    /// With late distances, if it has any.
+    /// With space for late distances, if `has_late`.
     pub fn with_late(self, has_late: bool) -> Self {
         Beginning(self.0 | u64::from(u32::from(has_late) * HAS_LATE))
     }
 
-    /// With the distance of a producer, 0 for none, or at most [`MAX_DISTANCE`], at a place that has none.
+    /// With the distance of a producer, from 0 (none) to [`MAX_DISTANCE`], at an unused place.
     #[inline(always)]
     pub fn with_distance(self, place: Place, distance: u64) -> Self {
         Beginning(self.0 | distance << (place.0 % 64))
     }
 
-    /// Reached in this way.
+    /// With the outcome of the branch before the entry.
     #[inline(always)]
     pub fn after(self, followed: Followed) -> Self {
         let Followed { is_mispredicted, is_taken } = followed;
@@ -402,7 +401,7 @@ impl Beginning {
         Beginning(self.0 | u64::from(flags))
     }
 
-    /// Differing in this way.
+    /// With the entry's difference from wrong paths.
     #[inline(always)]
     pub fn differing(self, difference: Difference) -> Self {
         let [first, second] = DIFFERENCE;
@@ -447,20 +446,22 @@ impl Ops {
         self.words.extend_from_slice(&[with.0 as u32, (with.0 >> u32::BITS) as u32, 0]);
     }
 
-    /// Begins an entry, without distances so far, with these to producers, and these to late ones, each above 0 and at
-    /// most [`MAX_DISTANCE`].
+    /// Begins an entry with any number of early and late distances, each from 1 to [`MAX_DISTANCE`]. `with` has no
+    /// distances yet.
     pub fn begin_with(&mut self, with: Beginning, distances: &[u64], late: &[u64]) {
         let [places, late_places] = &Beginning::PLACES_BESIDE_LATE;
         let has_late = !late.is_empty();
         let places = if has_late { places } else { &Beginning::PLACES[..] };
         let own = places.iter().zip(distances).chain(late_places.iter().zip(late));
         let with = with.with_late(has_late);
-        self.begin(own.fold(with, |with, (place, of)| with.with_distance(*place, *of)));
+        self.begin(own.fold(with, |with, (place, distance)| with.with_distance(*place, *distance)));
         let others = [(DISTANCES, distances, places.len()), (LATE, late, late_places.len())];
-        for (tag, of, had) in others {
-            for more in of.get(had..).unwrap_or_default().chunks(3) {
-                let packed =
-                    more.iter().rev().fold(0, |bits, of| bits << DISTANCE_BITS | *of as u32);
+        for (tag, distances, had) in others {
+            for more in distances.get(had..).unwrap_or_default().chunks(3) {
+                let packed = more
+                    .iter()
+                    .rev()
+                    .fold(0, |bits, distance| bits << DISTANCE_BITS | *distance as u32);
                 self.push(tag << TAG_SHIFT | packed);
             }
         }
@@ -471,8 +472,8 @@ impl Ops {
         self.begin(Beginning(u64::from(CONTINUES | 1)).differing(difference));
     }
 
-    /// Adds a fetch to the entry if it is fresh. A processor would not foresee whether it is, so that nothing
-    /// branches on it.
+    /// Adds a fetch to the entry if it is fresh. Branch predictors cannot predict whether it is, so that the usual
+    /// case does not branch on it.
     #[inline(always)]
     pub fn fetch(&mut self, is_fresh: bool) {
         let (header, second) = (self.words[self.last], &mut self.words[self.last + 1]);
@@ -483,13 +484,13 @@ impl Ops {
         }
     }
 
-    /// Adds a reference to data to the entry: the access at a place of the batch serves it.
+    /// Adds a reference to data, which the access at index `place` of the batch serves.
     #[inline(always)]
     pub fn data(&mut self, place: usize, is_fresh: bool, is_store: bool) {
         let [fresh, stores] = [u32::from(is_fresh) * FRESH, u32::from(is_store) * STORES];
         let reference = fresh | stores | place as u32 & PLACE;
         let [header, _, data] = &mut self.words[self.last..][..SIMPLE_WORDS] else {
-            unreachable!("three words are taken")
+            unreachable!("the slice has three words")
         };
         if *header >> KIND_SHIFT & KIND == 0 {
             *header |= (LOADS_DATA + u32::from(is_store)) << KIND_SHIFT;
@@ -499,7 +500,7 @@ impl Ops {
         }
     }
 
-    /// Lets the entry's loads take their value from a store at a distance, or from none if it is 0.
+    /// Records that the entry's load takes its value from the store at `distance`, or from none if it is 0.
     #[inline(always)]
     pub fn forward(&mut self, distance: u64) {
         let (header, second) = (self.words[self.last], &mut self.words[self.last + 1]);
@@ -521,7 +522,7 @@ impl Ops {
             self.words[last] |= COMPOUND;
             self.words.truncate(last + 2);
             self.words[last + 1] = 0;
-            // The header keeps the first distances.
+            // The header keeps the first two words of distances.
             let mut of_header = 2;
             if let Some(simple) = simple {
                 simple.each_word(|word| match (of_header, word) {

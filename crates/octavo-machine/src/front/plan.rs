@@ -8,11 +8,11 @@ use super::batch::{LineAccess, Lines};
 /// Maximum repeats of a step: half of the maximum of an access, so that a repeated step still fits.
 const MAX_REPEATS: u32 = LineAccess::MAX_REPEATS / 2;
 
-/// One step of an execution: a fetch from a line, the next data item, or the begin of an instruction. A fetch
+/// One step of an execution: a fetch from a line, the next data item, or the beginning of an instruction. A fetch
 /// step is the access that it makes, at its relocated line.
 ///
-/// The begin of an instruction, which only cores and prefetchers want, holds the kind 3, the instruction's number in
-/// the segment (24 bits, from bit 16), and that of its first fetch among the segment's items (from bit 40).
+/// The beginning of an instruction, which only cores and prefetchers use, holds the kind 3, the instruction's number in
+/// the segment (24 bits, from bit 16), and the number of its first fetch among the segment's items (from bit 40).
 ///
 /// A data step holds, from the bottom: its kind (two bits; of a modify, the store), whether it is a modify
 /// (one bit), its size in bytes (16 bits, from bit 16), and the highest offset in a line from which it does
@@ -67,7 +67,7 @@ impl Step {
         LineAccess::from_bits(self.0)
     }
 
-    /// The last access of a data item to a line.
+    /// The access of a data item to a line; of a modify, the store.
     #[inline(always)]
     pub fn data(self, line: u64) -> LineAccess {
         LineAccess::of_kind(line, self.0 & 3)
@@ -97,13 +97,13 @@ impl Step {
     }
 }
 
-/// The steps of a segment, with the begins of instructions if `marks_instructions`; `native` relocates a line.
+/// The steps of a segment, with the beginnings of instructions if `marks_instructions`; `relocated` relocates a line.
 pub fn steps(
     segment: &Segment,
     lines: Lines,
     filter: Filter,
     marks_instructions: bool,
-    mut native: impl FnMut(u64) -> u64,
+    mut relocated: impl FnMut(u64) -> u64,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     // The last fetch step, with its line as traced.
@@ -122,7 +122,7 @@ pub fn steps(
             instructions += 1;
         }
         let first = item.addr.raw() >> lines.log2();
-        // Iterates by count, so that it terminates where line numbers wrap around.
+        // Counts lines, so that the loop ends even if line numbers wrap around.
         let offset = item.addr.raw() & ((1 << lines.log2()) - 1);
         let others = (offset + u64::from(item.size_bytes) - 1) >> lines.log2();
         for line in (0..=others).map(|by| first.wrapping_add(by)) {
@@ -137,7 +137,7 @@ pub fn steps(
                 _ => {
                     fetch = Some((steps.len(), line));
                     let is_half = line != first && !begins_page(line, lines);
-                    let access = LineAccess::new(native(line), Access::Fetch, is_half, 0);
+                    let access = LineAccess::new(relocated(line), Access::Fetch, is_half, 0);
                     steps.push(Step(access.bits()));
                 }
             }

@@ -1,49 +1,55 @@
-//! Which instructions the wrong path behind a mispredicted branch has in common with the right one, so that a core executes
-//! them on both (Eyerman, Van den Steen, Heirman and Hur, "Simulating Wrong-Path Instructions in Decoupled
+//! Finds the instructions that the wrong path behind a mispredicted branch shares with the right path, so that a core
+//! executes them on both (Eyerman, Van den Steen, Heirman and Hur, "Simulating Wrong-Path Instructions in Decoupled
 //! Functional-First Simulation", ISPASS 2023: convergence exploitation).
 //!
-//! A trace has the right path alone. The wrong one is taken to be what the program executed when it came to the
-//! predicted address last. Both *join* where a segment of each ends at the same instruction: at the first that both
-//! segments have. Of those that the right path comes to, it is the join before which both paths write the fewest registers,
-//! and then the one before which they have the fewest instructions. An instruction *differs* between the paths before the
-//! join, and behind it if its addresses need a register that the wrong path has written before the join. What depends on
-//! it is found by cores.
+//! A trace has the right path only. The wrong path is assumed to be the segments that the program executed when it last
+//! reached the predicted address. The paths *join* in segments that end at the same instruction, at the first instruction
+//! that both segments contain. Of several joins on the right path, the one before which both paths write the fewest
+//! registers is used; among equals, the one with the fewest instructions before it. An instruction *differs* between the
+//! paths if it lies before the join, or if its addresses need a register that the wrong path has written before the join.
+//! Cores find the instructions that depend on it.
 
 use super::dataflow::{SegmentFlow, bits};
 use super::ops::{Difference, MAX_DISTANCE};
 
-/// Segments executed last, among which a wrong path is looked for.
+/// The number of recent segments in which a wrong path is searched.
 const HISTORY: usize = 1 << 10;
-/// Segments of a wrong path.
+/// The maximum number of segments of a wrong path.
 const PATH: usize = 16;
-/// Entries behind a branch for which its wrong path is followed: the largest reorder buffer.
+/// The number of entries behind a branch that are compared with its wrong path: the largest reorder buffer.
 const WINDOW: u64 = MAX_DISTANCE;
-/// Before a join is found.
+/// `before_join` until a join is found.
 const NO_JOIN: (u32, u64) = (u32::MAX, u64::MAX);
 const REGISTERS: usize = u64::BITS as usize;
 
-/// Follows the mispredicted branches of a thread of execution. A branch has the number of the first entry behind it.
+/// Compares right and wrong paths in the instructions of a core. A branch is identified by the number of the first entry
+/// behind it.
 pub struct WrongPaths {
-    /// Where the segments executed last begin, and their numbers in the stream.
+    /// The addresses of the first instructions of recent segments.
     starts: Box<[u64; HISTORY]>,
+    /// The numbers of these segments in the stream.
     numbers: Box<[u32; HISTORY]>,
-    /// Segments so far.
+    /// The number of segments so far.
     segments: u64,
-    /// The last mispredicted branch, and whether it is on no wrong path of the branch before it, as that is not joined.
+    /// The last mispredicted branch.
     branch: u64,
+    /// Whether that branch lies before the join of the mispredicted branch before it, so that it is not on that branch's
+    /// wrong path.
     is_off_path: bool,
-    /// The segments of its wrong path.
+    /// The segments of the last branch's wrong path.
     path: Vec<OnPath>,
     /// The registers that the right path has written behind the branch.
     written: u64,
-    /// How many registers both paths write before they join, and their instructions before it, and the first entry that is
-    /// on both; the largest numbers if they have not joined.
+    /// The number of registers that both paths write before the join, and of their instructions before it; [`NO_JOIN`] if
+    /// they have not joined.
     before_join: (u32, u64),
+    /// The first entry that is on both paths; `u64::MAX` if they have not joined.
     join: u64,
-    /// The registers that its wrong path has written before the join, until the right path does.
+    /// Registers that the wrong path has written before the join, and the right path has not written since.
     different: u64,
-    /// The last of the branches before it whose wrong path has written each register whose bit is in `different_before`.
+    /// For each register in `different_before`, the last branch before `branch` whose wrong path has written it.
     registers: [u64; REGISTERS],
+    /// Registers that wrong paths of earlier branches have written, and the right path has not written since.
     different_before: u64,
 }
 
@@ -52,14 +58,16 @@ struct OnPath {
     number: u32,
     /// The address of its last instruction.
     end: u64,
-    /// Its instructions, those of the path before it, and the registers that these write.
+    /// The number of its instructions.
     instructions: u64,
+    /// The number of instructions of the path before it.
     before: u64,
+    /// The registers that the path writes before it.
     written: u64,
 }
 
 impl WrongPaths {
-    /// No branch so far.
+    /// The state before any branch.
     pub fn new() -> Self {
         WrongPaths {
             starts: Box::new([0; HISTORY]),
@@ -77,24 +85,24 @@ impl WrongPaths {
         }
     }
 
-    /// Another thread runs from here on.
+    /// A context switch: no earlier segment is on a later wrong path.
     pub fn switch(&mut self) {
         self.segments = 0;
         (self.different, self.different_before) = (0, 0);
     }
 
-    /// Whether an entry to come is followed, as there was a mispredicted branch a short time ago.
+    /// Whether an entry lies in the window behind the last mispredicted branch.
     #[inline(always)]
-    pub fn follow(&self, entry: u64) -> bool {
+    fn is_in_window(&self, entry: u64) -> bool {
         entry - self.branch < WINDOW
     }
 
-    /// The segment of a number begins with an entry to come.
+    /// Begins segment `number`, whose first entry is `entry`.
     #[inline(always)]
     pub fn segment(&mut self, flows: &[SegmentFlow], number: usize, entry: u64) {
         let Some((start, end)) = flows[number].ends() else { return };
         self.push(start, number);
-        if self.follow(entry) && self.written.count_ones() <= self.before_join.0 {
+        if self.is_in_window(entry) && self.written.count_ones() <= self.before_join.0 {
             self.join(flows, number, end, entry);
         }
     }
@@ -106,7 +114,7 @@ impl WrongPaths {
         self.segments += 1;
     }
 
-    /// [`Self::segment`] behind a mispredicted branch, which was to lead to another address, if that is known.
+    /// As [`Self::segment`], directly behind a mispredicted branch. `predicted` is its predicted target, if known.
     #[cold]
     #[inline(never)]
     pub fn segment_behind(
@@ -117,7 +125,7 @@ impl WrongPaths {
         entry: u64,
     ) {
         let Some((start, end)) = flows[number].ends() else { return };
-        self.is_off_path = self.follow(entry) && entry <= self.join;
+        self.is_off_path = self.is_in_window(entry) && entry <= self.join;
         self.push(start, number);
         for register in bits(self.different) {
             self.registers[usize::from(register)] = self.branch;
@@ -146,17 +154,18 @@ impl WrongPaths {
         self.join(flows, number, end, entry);
     }
 
-    /// The right path comes to a segment with an entry to come.
+    /// Joins the paths in a segment of the right path, if the segment gives a better join than those before it.
     fn join(&mut self, flows: &[SegmentFlow], number: usize, end: u64, entry: u64) {
         let instructions = flows[number].instructions();
-        for of in self.path.iter().filter(|of| of.end == end) {
-            let shared = instructions.min(of.instructions);
+        for wrong in self.path.iter().filter(|segment| segment.end == end) {
+            let shared = instructions.min(wrong.instructions);
             let join = entry + instructions - shared;
-            let on_wrong_path = of.instructions - shared;
-            let written = of.written | flows[of.number as usize].written_by_first(on_wrong_path);
-            let of_right = self.written | flows[number].written_by_first(join - entry);
-            let instructions = of.before + on_wrong_path + join - self.branch;
-            let before_join = ((written | of_right).count_ones(), instructions);
+            let on_wrong_path = wrong.instructions - shared;
+            let written =
+                wrong.written | flows[wrong.number as usize].written_by_first(on_wrong_path);
+            let written_by_right = self.written | flows[number].written_by_first(join - entry);
+            let instructions = wrong.before + on_wrong_path + join - self.branch;
+            let before_join = ((written | written_by_right).count_ones(), instructions);
             if before_join >= self.before_join {
                 continue;
             }
@@ -166,14 +175,14 @@ impl WrongPaths {
         self.written |= flows[number].written();
     }
 
-    /// Registers are written.
+    /// Records that the right path writes registers.
     #[inline(always)]
     pub fn write(&mut self, registers: u64) {
         self.different &= !registers;
         self.different_before &= !registers;
     }
 
-    /// The segment begins with an entry to come that continues an instruction of the segment before. Returns how it differs.
+    /// Begins the segment with an entry that continues an instruction of the segment before. Returns its difference.
     pub fn continuation(&mut self, entry: u64) -> Difference {
         if self.join != u64::MAX && self.join >= entry {
             self.join += 1;
@@ -181,18 +190,18 @@ impl WrongPaths {
         self.difference(entry, 0)
     }
 
-    /// How an entry to come differs whose addresses need these registers.
+    /// The difference of an entry whose addresses need these registers.
     #[inline(always)]
     pub fn difference(&self, entry: u64, registers: u64) -> Difference {
-        if !self.follow(entry) {
+        if !self.is_in_window(entry) {
             return Difference::None;
         }
         if entry < self.join {
             let is_off_path = self.is_off_path && entry == self.branch;
             return if is_off_path { Difference::OffPath } else { Difference::Last };
         }
-        let is_followed = |register: u8| entry - self.registers[usize::from(register)] < WINDOW;
-        if bits(registers & self.different_before & !self.different).any(is_followed) {
+        let is_recent = |register: u8| entry - self.registers[usize::from(register)] < WINDOW;
+        if bits(registers & self.different_before & !self.different).any(is_recent) {
             Difference::Earlier
         } else if registers & self.different != 0 {
             Difference::Last

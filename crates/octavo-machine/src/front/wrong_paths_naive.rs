@@ -1,5 +1,5 @@
-//! The [`Difference`] of each entry by the definitions of docs/core.md ("Wrong paths"), from a list of everything that
-//! was executed: a slow oracle for what the front finds on the way.
+//! A slow oracle for the front: the [`Difference`] of each entry by the definitions of docs/core.md ("Wrong paths"), from
+//! a list of all executed segments.
 
 use octavo_config::BranchPrediction;
 use octavo_types::{Dependences, Item, ItemKind, Segment, VirtAddr};
@@ -11,11 +11,12 @@ use super::branches::{Branches, Exit};
 use super::dataflow::{Dataflow, SegmentFlow, bits};
 use super::{Difference, Ops, entries};
 
-/// A wrong path is found among so many of the last segments, and has so many at most.
+/// The number of recent segments in which a wrong path is searched.
 const REMEMBERED_SEGMENTS: usize = 1024;
+/// The maximum number of segments of a wrong path.
 const WRONG_PATH_SEGMENTS: usize = 16;
-/// A branch has the number of the first entry behind it. It is followed for so many entries from that one on: joins are
-/// in segments that begin there, and no other entry differs from it or is off its path.
+/// The window of a branch in entries, from the first entry behind it. Joins are in segments that begin in the window, and
+/// entries outside it do not differ from the branch's wrong path.
 const FOLLOWED_ENTRIES: usize = 1023;
 
 const INSTRUCTION_BYTES: u64 = 4;
@@ -32,7 +33,7 @@ struct Program {
 struct Execution {
     /// The number of the segment.
     segment: usize,
-    /// Whether another thread runs before it.
+    /// Whether a context switch precedes it.
     switches: bool,
     /// Whether it begins with data of an instruction in the segment before.
     continues: bool,
@@ -42,7 +43,8 @@ struct Execution {
 #[derive(Default)]
 struct Thread<'p> {
     executed: Vec<Executed<'p>>,
-    /// All entries: the execution of each, and the number of its instruction unless it is a continuation.
+    /// All entries: the number of the execution, and the number of the instruction in its segment; `None` for a
+    /// continuation.
     entries: Vec<(usize, Option<usize>)>,
     /// The mispredicted branches.
     branches: Vec<Branch>,
@@ -51,8 +53,9 @@ struct Thread<'p> {
 /// An executed segment.
 struct Executed<'p> {
     segment: &'p Segment,
-    /// The number of its first entry, and of that of its first instruction.
+    /// The number of its first entry.
     begin: usize,
+    /// The number of the entry of its first instruction.
     first_instruction: usize,
 }
 
@@ -62,42 +65,43 @@ struct Branch {
     entry: usize,
     /// The number of the execution directly behind it.
     behind: usize,
-    /// The address to which it was predicted to lead.
-    leads_to: Option<u64>,
+    /// Its predicted target, if known.
+    predicted: Option<u64>,
 }
 
 /// Where a wrong path and the right one join.
 #[derive(Clone, Copy, Debug)]
 struct Join {
-    /// The number of the execution on the right path, and that of the segment on the wrong one.
+    /// The number of the execution on the right path.
     right: usize,
+    /// The index of the segment on the wrong path.
     wrong: usize,
     /// The number of the entry at which they join.
     entry: usize,
-    /// Instructions before the join, on both paths together, without what continues one at the beginning of its
-    /// segment.
+    /// Instructions before the join, on both paths together, without a continuation at the beginning of its segment.
     instructions: usize,
-    /// The registers that each path writes before the join.
+    /// The registers that the right path writes before the join.
     right_writes: u64,
+    /// The registers that the wrong path writes before the join.
     wrong_writes: u64,
 }
 
-/// The dependences of the instruction of a number.
-fn dependences(of: &Segment, number: usize) -> Dependences {
-    of.dependences().get(number).copied().unwrap_or_default()
+/// The dependences of instruction `number` of a segment.
+fn dependences(segment: &Segment, number: usize) -> Dependences {
+    segment.dependences().get(number).copied().unwrap_or_default()
 }
 
 /// The registers that the first instructions of a segment write.
-fn writes(of: &Segment, first_instructions: usize) -> u64 {
-    (0..first_instructions).fold(0, |written, number| written | dependences(of, number).writes)
+fn writes(segment: &Segment, first_instructions: usize) -> u64 {
+    (0..first_instructions).fold(0, |written, number| written | dependences(segment, number).writes)
 }
 
-fn length(of: &Segment) -> usize {
-    of.instructions() as usize
+fn length(segment: &Segment) -> usize {
+    segment.instructions() as usize
 }
 
-fn start_and_exit(of: &Segment) -> (u64, Exit) {
-    Exit::of(of).expect("it has instructions")
+fn start_and_exit(segment: &Segment) -> (u64, Exit) {
+    Exit::of(segment).expect("it has instructions")
 }
 
 impl Branch {
@@ -115,15 +119,15 @@ impl<'p> Thread<'p> {
             if execution.switches {
                 threads.push(Thread::default());
             }
-            let thread = threads.last_mut().expect("there is one from the beginning");
+            let thread = threads.last_mut().expect("the first thread exists");
             let segment = &program.segments[execution.segment];
             let (number, begin) = (thread.executed.len(), thread.entries.len());
             let (start, _) = start_and_exit(segment);
             if let Some(before) = thread.executed.last() {
                 let (_, exit) = start_and_exit(before.segment);
                 if predictor.follow(&exit, start).is_mispredicted {
-                    let leads_to = predictor.wrong_path();
-                    thread.branches.push(Branch { entry: begin, behind: number, leads_to });
+                    let predicted = predictor.wrong_path();
+                    thread.branches.push(Branch { entry: begin, behind: number, predicted });
                 }
             }
             if execution.continues {
@@ -136,18 +140,18 @@ impl<'p> Thread<'p> {
         threads
     }
 
-    /// The segments of the wrong path of a branch: those that followed when the program came last to where the branch
-    /// was predicted to lead.
+    /// The segments of the wrong path of a branch: those that the program executed when it last reached the predicted
+    /// target.
     fn wrong_path(&self, branch: &Branch) -> Vec<&'p Segment> {
         let known = &self.executed[..=branch.behind];
         let recent = &known[known.len().saturating_sub(REMEMBERED_SEGMENTS)..];
         let begins_there =
-            |of: &Executed<'_>| Some(start_and_exit(of.segment).0) == branch.leads_to;
+            |executed: &Executed<'_>| Some(start_and_exit(executed.segment).0) == branch.predicted;
         let Some(from) = recent.iter().rposition(begins_there) else { return Vec::new() };
-        recent[from..].iter().take(WRONG_PATH_SEGMENTS).map(|of| of.segment).collect()
+        recent[from..].iter().take(WRONG_PATH_SEGMENTS).map(|executed| executed.segment).collect()
     }
 
-    /// All joins of a branch's paths in executions up to one.
+    /// All joins of a branch's paths in executions up to `last`.
     fn joins(&self, branch: &Branch, last: usize) -> Vec<Join> {
         let wrong_path = self.wrong_path(branch);
         let mut joins = Vec::new();
@@ -183,7 +187,7 @@ impl<'p> Thread<'p> {
         joins
     }
 
-    /// The best join of a branch's paths in executions up to one.
+    /// The best join of a branch's paths in executions up to `last`.
     fn best_join(&self, branch: &Branch, last: usize) -> Option<Join> {
         self.joins(branch, last).into_iter().min_by_key(|join| {
             let registers = (join.right_writes | join.wrong_writes).count_ones();
@@ -216,7 +220,7 @@ impl<'p> Thread<'p> {
                 }
                 _ => return Difference::Last,
             };
-            // Branches whose paths have joined, the latest first, each with its join.
+            // The joins of the last branch and of earlier branches in whose window the entry lies, the latest first.
             let earlier = (0..last)
                 .rev()
                 .filter(|number| self.branches[*number].is_followed_at(entry))
@@ -257,7 +261,7 @@ impl<'p> Thread<'p> {
         })
     }
 
-    /// Whether a branch is off the path of the one before it.
+    /// Whether a branch is off the wrong path of the branch before it.
     fn is_off_path(&self, branch: usize, joins_at_end: &[Option<Join>]) -> bool {
         branch.checked_sub(1).is_some_and(|before| {
             self.branches[before].is_followed_at(self.branches[branch].entry)
@@ -267,7 +271,7 @@ impl<'p> Thread<'p> {
 }
 
 impl Program {
-    /// The differences by definition.
+    /// The differences by the definition.
     fn differences(&self) -> Vec<Difference> {
         Thread::all(self).iter().flat_map(Thread::differences).collect()
     }
@@ -294,19 +298,19 @@ impl Program {
     }
 }
 
-/// How a program goes on.
+/// The next execution or executions of a program.
 #[derive(Clone, Debug)]
 enum Step {
-    /// With the segment directly behind, as far as there is one.
+    /// The next block; the first one after the last.
     Next,
-    /// With any segment.
+    /// Any segment.
     To(Index),
-    /// With the last segments again, for so many executions.
+    /// Repeats the last `segments` segments, for a number of executions.
     Again { segments: usize, executions: usize },
 }
 
-/// A segment: the number of its last instruction among those at successive addresses, how many it has, their
-/// dependences in turn, and data of the last of them.
+/// A segment of `count` instructions: the number of its last instruction among those at successive addresses, their
+/// dependences in turn, and data of the last instruction.
 fn segment(last: u64, count: usize, of: &[Dependences], data: Option<ItemKind>) -> Segment {
     let fetch = |number: usize| Item {
         kind: ItemKind::Fetch,
@@ -318,11 +322,11 @@ fn segment(last: u64, count: usize, of: &[Dependences], data: Option<ItemKind>) 
     let data = data.map(|kind| Item { kind, size_bytes: 8, addr: VirtAddr::NULL, ..fetch(0) });
     let items = (0..count).rev().map(fetch).chain(data).collect();
     let dependences = of.iter().copied().cycle().take(count).collect();
-    Segment::new(items, dependences).expect("every item is sound")
+    Segment::new(items, dependences).expect("every item is valid")
 }
 
-/// Programs of blocks at successive addresses, each a segment, and of segments that end where one of the blocks does.
-/// They have the lengths of `lengths`, registers of `registers`, and execute what `steps` say.
+/// Programs of blocks at successive addresses, each a segment, and of other segments that end where one of the blocks
+/// does.
 fn programs(
     lengths: impl Strategy<Value = usize> + 'static,
     registers: fn() -> BoxedStrategy<u64>,
@@ -370,7 +374,7 @@ fn programs(
     })
 }
 
-/// Few registers, and sometimes any.
+/// Mostly few registers, sometimes any.
 fn few_registers() -> BoxedStrategy<u64> {
     prop_oneof![
         4 => Just(0),
@@ -381,12 +385,12 @@ fn few_registers() -> BoxedStrategy<u64> {
     .boxed()
 }
 
-/// Hardly any registers.
+/// Mostly no registers.
 fn hardly_any_registers() -> BoxedStrategy<u64> {
     prop_oneof![6 => Just(0), 1 => (0u32..16).prop_map(|register| 1 << register)].boxed()
 }
 
-/// So many steps, each with whether another thread runs before it, and whether it continues an instruction.
+/// `count` steps, each with whether a context switch precedes it, and whether it continues an instruction.
 fn steps(
     again: impl Strategy<Value = Step>,
     switches: f64,
@@ -441,18 +445,18 @@ proptest! {
 }
 
 #[test]
-fn a_wrong_path_begins_in_one_of_the_last_1024_segments() {
+fn wrong_path_begins_in_one_of_the_last_1024_segments() {
     let [branch, predicted, other] =
         [0x1000, 0x2000, 0x3000].map(|last| segment(last, 1, &[Dependences::default()], None));
     for between in 1015..1030 {
-        // The branch leads to segment 1 first, and is then predicted to do so again.
+        // The branch leads to segment 1 first, and is then predicted to lead there.
         let order = [0, 1].into_iter().chain(vec![2; between]).chain([0, 2]);
         let to = |segment| Execution { segment, switches: false, continues: false };
         let program = Program {
             segments: vec![branch.clone(), predicted.clone(), other.clone()],
             executions: order.map(to).collect(),
         };
-        // If the predicted segment is known, both paths join in the other one at once.
+        // If the predicted segment is in the history, both paths join in the other segment at once.
         let is_known = between + 3 <= REMEMBERED_SEGMENTS;
         let expected = if is_known { Difference::None } else { Difference::Last };
         assert_eq!(program.differences().last(), Some(&expected), "{between} segments");
