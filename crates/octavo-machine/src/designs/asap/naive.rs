@@ -67,7 +67,7 @@ impl Region {
 }
 
 struct Tables {
-    of: AsapSettings,
+    settings: AsapSettings,
     tree: Tree,
     /// Base pages, and the numbers of the regions of levels 1 and 2.
     areas: Vec<(Range<u64>, [Option<usize>; 2])>,
@@ -77,9 +77,9 @@ struct Tables {
 }
 
 impl Tables {
-    fn new(of: AsapSettings, frames: &mut Frames) -> Tables {
+    fn new(settings: AsapSettings, frames: &mut Frames) -> Tables {
         let mut tables = Tables {
-            of,
+            settings,
             tree: Tree::new(ROOT_LEVEL),
             areas: Vec::new(),
             regions: BTreeMap::new(),
@@ -90,7 +90,7 @@ impl Tables {
     }
 
     fn is_node(&self, frame: u64) -> bool {
-        self.tree.nodes.values().any(|of| *of == frame)
+        self.tree.nodes.values().any(|node| *node == frame)
     }
 
     fn add_node(&mut self, key: NodeKey, frames: &mut Frames) {
@@ -109,11 +109,11 @@ impl Tables {
         way
     }
 
-    /// The entries of levels 1 and 2 at the places that the areas in registers say.
+    /// The entries of levels 1 and 2 at the places that the areas in registers give.
     fn prefetches(&self, page: u64) -> [Option<PhysAddr>; 2] {
         let mut areas: Vec<_> = self.areas.iter().collect();
         areas.sort_by_key(|(pages, _)| (u64::MAX - (pages.end - pages.start), pages.start));
-        areas.truncate(self.of.registers as usize);
+        areas.truncate(self.settings.registers as usize);
         let Some((_, regions)) = areas.into_iter().find(|(pages, _)| pages.contains(&page)) else {
             return [None, None];
         };
@@ -151,11 +151,10 @@ impl Tables {
     fn drop_regions(&mut self, frames: &mut Frames) {
         let used: BTreeSet<usize> =
             self.areas.iter().flat_map(|(_, regions)| regions).flatten().copied().collect();
-        let (kept, gone) =
-            std::mem::take(&mut self.regions).into_iter().partition(|of| used.contains(&of.0));
+        let (kept, unused): (BTreeMap<_, _>, BTreeMap<usize, Region>) =
+            std::mem::take(&mut self.regions).into_iter().partition(|(at, _)| used.contains(at));
         self.regions = kept;
-        let gone: BTreeMap<usize, Region> = gone;
-        for frame in gone.values().flat_map(Region::frames).filter(|of| !self.is_node(*of)) {
+        for frame in unused.values().flat_map(Region::frames).filter(|frame| !self.is_node(*frame)) {
             frames.free(FrameNumber::new(frame), Order::BASE);
         }
     }
@@ -175,14 +174,15 @@ impl HardwareTable for Tables {
         let Some((mapping, _)) = vmas.find(PageNumber::new(pages.start)) else { return };
         let mut new = vec![mapping];
         for (area, _) in &self.areas {
-            let around =
-                |of: Range<u64>| [of.start..of.end.min(area.start), of.start.max(area.end)..of.end];
-            new = new.into_iter().flat_map(around).filter(|part| part.start < part.end).collect();
+            let outside = |part: Range<u64>| {
+                [part.start..part.end.min(area.start), part.start.max(area.end)..part.end]
+            };
+            new = new.into_iter().flat_map(outside).filter(|part| part.start < part.end).collect();
         }
-        let min_pages = self.of.min_bytes / 4096;
+        let min_pages = self.settings.min_bytes / 4096;
         new.retain(|part| part.end - part.start >= min_pages);
         for area in new {
-            let regions = [(1, self.of.leaf), (2, self.of.upper)]
+            let regions = [(1, self.settings.leaf), (2, self.settings.upper)]
                 .map(|(level, is_sorted)| is_sorted.then(|| self.region_for(level, &area, frames)));
             if regions.iter().flatten().all(Option::is_some) {
                 self.areas.push((area, regions.map(Option::flatten)));
@@ -206,7 +206,7 @@ impl HardwareTable for Tables {
     }
 
     fn free_empty(&mut self, frames: &mut Frames) {
-        let is_place = |frame| self.regions.values().any(|of| of.frames().contains(frame));
+        let is_place = |frame| self.regions.values().any(|region| region.frames().contains(frame));
         for frame in self.tree.take_empty().values().filter(|frame| !is_place(*frame)) {
             frames.free(FrameNumber::new(*frame), Order::BASE);
         }
@@ -236,13 +236,19 @@ struct NaiveWalker {
 }
 
 impl Walker for NaiveWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(
+        &mut self,
+        table: &dyn HardwareTable,
+        asid: Asid,
+        page: PageNumber,
+        plan: &mut WalkPlan,
+    ) {
         let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
         plan.prefetches = table.prefetches(page);
         let mut way = table.way(page);
         for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
             let entries = &mut self.cached[cache];
-            let entry = (of, page / pages_of_node(level - 1));
+            let entry = (asid, page / pages_of_node(level - 1));
             if let Some(at) = entries.iter().position(|cached| *cached == entry) {
                 entries.remove(at);
                 entries.push(entry);
@@ -259,8 +265,8 @@ impl Walker for NaiveWalker {
         let (last, above) = way.split_last().unwrap();
         plan.entry = is_mapped(&table.tree.pages, page).then_some(last.1);
         for (level, _) in above {
-            let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
-            let entry = (of, page / pages_of_node(*level - 1));
+            let cache = WALK_CACHES.iter().position(|(cached, _)| cached == level).unwrap();
+            let entry = (asid, page / pages_of_node(*level - 1));
             let entries = &mut self.cached[cache];
             entries.retain(|cached| *cached != entry);
             entries.push(entry);
@@ -270,12 +276,12 @@ impl Walker for NaiveWalker {
         }
     }
 
-    fn invalidate(&mut self, of: Asid, range: AddrRange) {
+    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
         let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
         for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
             let pages = pages_of_node(level - 1);
-            entries.retain(|(asid, number)| {
-                *asid != of || (number + 1) * pages <= start || end <= number * pages
+            entries.retain(|(cached, number)| {
+                *cached != asid || (number + 1) * pages <= start || end <= number * pages
             });
         }
     }
@@ -333,10 +339,11 @@ fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMach
 const FEW_BLOCKS: &str =
     "{kind='order-mix',free_blocks={4KiB=60000,8KiB=2000,16KiB=2,64KiB=1},movable_share=0.5}";
 
-/// The machine with memory that does not run out, fragmented so, and small walk caches.
+/// The machine with fragmented memory that does not run out, and with small walk caches.
 fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
-    let of = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
-    let (own, of_host) = (of(""), of("host."));
+    let fragmented =
+        |part: &str| fragmentation.map(|kind| format!("{part}memory.fragmentation={kind}"));
+    let (own, of_host) = (fragmented(""), fragmented("host."));
     let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
     let (bytes, of_guest) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
     let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
@@ -357,7 +364,8 @@ fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
 
 type Difference<'a> = (&'a str, &'static str, u64, Option<u64>);
 
-/// Whether both count it. The twin's operating system knows of no areas, and a machine without them counts no prefetches.
+/// Whether both machines have this counter. The naive design's operating system has no areas, and a machine without areas
+/// has no counters of prefetches.
 fn is_common((_, counter, value, other): &Difference<'_>) -> bool {
     *counter != "sorted_areas" && (*value, *other) != (0, None)
 }
@@ -481,11 +489,11 @@ fn second_pass(hardware: &str, settings: &[&str]) -> Counters {
 fn walks_read_as_many_entries_and_take_less_time() {
     for guest in [false, true] {
         let settings = if guest { &GUEST[..] } else { &[] };
-        let [plain, asap] = ["conventional", "asap"].map(|of| second_pass(of, settings));
+        let [plain, asap] = ["conventional", "asap"].map(|design| second_pass(design, settings));
         for counter in ["walks", "references"] {
             assert_eq!(plain.get("walker", counter), asap.get("walker", counter));
         }
-        let cycles = [&plain, &asap].map(|of| of.get("core", "cycles_walks").unwrap());
+        let cycles = [&plain, &asap].map(|counters| counters.get("core", "cycles_walks").unwrap());
         assert!(cycles[1] * 20 < cycles[0] * 19, "{cycles:?}");
     }
 }
@@ -494,14 +502,15 @@ fn walks_read_as_many_entries_and_take_less_time() {
 #[test]
 fn more_levels_prefetch_more() {
     let off = ["asap.upper=false", "asap.host_leaf=false", "asap.host_upper=false"];
-    let of = |settings: &[&str]| {
+    let prefetches = |settings: &[&str]| {
         let counters = second_pass("asap", &[&GUEST, settings].concat());
-        ["walker.guest", "walker.host"].map(|of| counters.get(of, "prefetches").unwrap_or(0))
+        ["walker.guest", "walker.host"]
+            .map(|component| counters.get(component, "prefetches").unwrap_or(0))
     };
-    let leaf_of_guest = of(&off);
+    let leaf_of_guest = prefetches(&off);
     assert!(leaf_of_guest[0] == 200 && leaf_of_guest[1] == 0, "{leaf_of_guest:?}");
-    assert_eq!(of(&off[1..]), [400, 0]);
-    let leaves = of(&[off[0], off[2]]);
+    assert_eq!(prefetches(&off[1..]), [400, 0]);
+    let leaves = prefetches(&[off[0], off[2]]);
     assert!(leaves[0] == 200 && leaves[1] > 200, "{leaves:?}");
-    assert_eq!(of(&[]), [400, 2 * leaves[1]]);
+    assert_eq!(prefetches(&[]), [400, 2 * leaves[1]]);
 }

@@ -40,8 +40,8 @@ pub fn hull(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
 }
 
 /// The number of a range's elements.
-pub fn len(of: &Range<u64>) -> u64 {
-    of.end - of.start
+pub fn len(range: &Range<u64>) -> u64 {
+    range.end - range.start
 }
 
 /// The numbers of the nodes of a level that map these pages.
@@ -121,8 +121,8 @@ impl LargeMappings {
             [pages.start.saturating_sub(1), pages.start, pages.end.saturating_sub(1), pages.end];
         let touched = ends.into_iter().filter_map(|page| vmas.find(PageNumber::new(page)));
         let changed = touched.fold(pages.clone(), |all, (mapping, _)| hull(&all, &mapping));
-        let known = self.0.extract_if(.., |of| overlap(of, &changed));
-        let all = known.fold(changed.clone(), |all, of| hull(&all, &of));
+        let known = self.0.extract_if(.., |mapping| overlap(mapping, &changed));
+        let all = known.fold(changed.clone(), |all, mapping| hull(&all, &mapping));
         let now = vmas.within(&all).into_iter().map(|(mapping, _)| mapping);
         self.0.extend(now.filter(|mapping| len(mapping) >= min_pages));
         self.0.sort_unstable_by_key(|mapping| mapping.start);

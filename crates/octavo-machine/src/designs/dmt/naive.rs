@@ -55,7 +55,7 @@ impl Area {
 }
 
 struct Tables {
-    of: DmtSettings,
+    settings: DmtSettings,
     tree: Tree,
     registers: Vec<Register>,
     /// The large mappings that are known.
@@ -74,14 +74,14 @@ fn around(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
     one.start.min(other.start)..one.end.max(other.end)
 }
 
-fn count(of: &Range<u64>) -> u64 {
-    of.end - of.start
+fn count(range: &Range<u64>) -> u64 {
+    range.end - range.start
 }
 
 impl Tables {
-    fn new(of: DmtSettings, levels: u8, frames: &mut Frames) -> Tables {
+    fn new(settings: DmtSettings, levels: u8, frames: &mut Frames) -> Tables {
         let mut tables = Tables {
-            of,
+            settings,
             tree: Tree::new(levels),
             registers: Vec::new(),
             mappings: Vec::new(),
@@ -108,7 +108,7 @@ impl Tables {
 
     /// Notes a run of frames for entries, which a guest asks its host to back contiguously.
     fn note(&self, first: u64, count: u64, frames: &mut Frames) {
-        if self.of.paravirtual {
+        if self.settings.paravirtual {
             frames.note_contiguous_tables(FrameNumber::new(first), count);
         }
     }
@@ -134,22 +134,22 @@ impl Tables {
     /// The register whose part of the address space a large mapping overlaps; else one with which it occupies enough of
     /// the addresses from the first to the last.
     fn register_of(&self, mapping: &Range<u64>) -> Option<usize> {
-        let reaches = self.registers.iter().position(|of| meet(&of.pages, mapping));
+        let reaches = self.registers.iter().position(|register| meet(&register.pages, mapping));
         reaches.or_else(|| {
-            self.registers.iter().position(|of| {
-                let percent = self.of.min_occupancy_percent;
-                let filled = count(&of.pages) + count(mapping);
-                filled * 100 >= count(&around(&of.pages, mapping)) * percent
+            self.registers.iter().position(|register| {
+                let percent = self.settings.min_occupancy_percent;
+                let filled = count(&register.pages) + count(mapping);
+                filled * 100 >= count(&around(&register.pages, mapping)) * percent
             })
         })
     }
 
     fn prepare(&mut self, level: u8, page: u64, frames: &mut Frames) {
-        let Some(mapping) = self.mappings.iter().find(|of| of.contains(&page)).cloned() else {
+        let Some(mapping) = self.mappings.iter().find(|pages| pages.contains(&page)).cloned() else {
             return;
         };
         let register = self.register_of(&mapping);
-        if register.is_none() && self.registers.len() as u64 == self.of.registers {
+        if register.is_none() && self.registers.len() as u64 == self.settings.registers {
             return;
         }
         let pages = register.map(|at| around(&self.registers[at].pages, &mapping));
@@ -197,11 +197,11 @@ impl Tables {
     fn fill(&mut self, at: usize, level: u8, area: Area, frames: &mut Frames) {
         for number in area.nodes.clone() {
             let Some(frame) = self.tree.nodes.get(&(level, number)).copied() else { continue };
-            let has_place = |of: &Register| {
-                of.areas.get(&level).is_some_and(|area| area.places().contains(&frame))
+            let has_place = |register: &Register| {
+                register.areas.get(&level).is_some_and(|area| area.places().contains(&frame))
             };
-            let is_alone = |of: &Register| {
-                let area = of.areas.get(&level);
+            let is_alone = |register: &Register| {
+                let area = register.areas.get(&level);
                 area.is_some_and(|area| area.start.is_none() && area.nodes.start == number)
             };
             let owner = self.registers.iter().position(has_place);
@@ -249,20 +249,22 @@ impl HardwareTable for Tables {
             }
         }
         let (again, kept): (Vec<_>, _) =
-            std::mem::take(&mut self.mappings).into_iter().partition(|of| meet(of, &changed));
+            std::mem::take(&mut self.mappings).into_iter().partition(|old| meet(old, &changed));
         self.mappings = kept;
-        let changed = again.iter().fold(changed, |all, of| around(&all, of));
+        let changed = again.iter().fold(changed, |all, old| around(&all, old));
         for (mapping, _) in vmas.iter().filter(|(mapping, _)| meet(mapping, &changed)) {
             let part = mapping.start.max(changed.start)..mapping.end.min(changed.end);
-            if count(&part) * 4096 >= self.of.min_bytes {
+            if count(&part) * 4096 >= self.settings.min_bytes {
                 self.mappings.push(part);
             }
         }
-        let is_mapped = |of: &Register| vmas.iter().any(|(mapping, _)| meet(mapping, &of.pages));
-        let (kept, gone): (Vec<_>, Vec<_>) =
+        let is_mapped = |register: &Register| {
+            vmas.iter().any(|(mapping, _)| meet(mapping, &register.pages))
+        };
+        let (kept, unmapped): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.registers).into_iter().partition(is_mapped);
         self.registers = kept;
-        for area in gone.iter().flat_map(|of| of.areas.values()) {
+        for area in unmapped.iter().flat_map(|register| register.areas.values()) {
             self.free_places(area, frames);
         }
     }
@@ -273,7 +275,7 @@ impl HardwareTable for Tables {
         }
         let is_base = size == PageSize::BASE;
         let is_new_leaf = is_base && !self.tree.nodes.contains_key(&key(1, page.raw()));
-        if is_new_leaf || size == PageSize::HUGE && self.of.huge {
+        if is_new_leaf || size == PageSize::HUGE && self.settings.huge {
             self.prepare(if is_base { 1 } else { 2 }, page.raw(), frames);
         }
         for missing in self.tree.missing(page, size) {
@@ -346,7 +348,7 @@ impl Walker for NaiveWalker {
                 continue;
             };
             let at = entry(frame, *level, page);
-            if table.of.paravirtual {
+            if table.settings.paravirtual {
                 plan.probe_in_run(at)
             } else {
                 plan.probe(at)
@@ -408,9 +410,9 @@ fn with(config: &MachineConfig, settings: DmtSettings) -> MachineConfig {
 }
 
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
-    let of = *config.designs.get::<DmtSettings>();
+    let settings = *config.designs.get::<DmtSettings>();
     let hardware = HardwareFormat {
-        table: Arc::new(move |levels, frames| Box::new(Tables::new(of, levels, frames))),
+        table: Arc::new(move |levels, frames| Box::new(Tables::new(settings, levels, frames))),
         walker: || Box::new(NaiveWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
