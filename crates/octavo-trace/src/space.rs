@@ -90,7 +90,8 @@ pub struct Region {
     pub mappings: u64,
     mapped: Peak,
     by_malloc: Peak,
-    asked: [Peak; 3],
+    /// By `PageRequest`.
+    requested: [Peak; 3],
 }
 
 impl Region {
@@ -105,34 +106,35 @@ impl Region {
         self.by_malloc.most
     }
 
-    /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
-    /// `madvise(MADV_HUGEPAGE)` or `MADV_COLLAPSE`, and for which it has not taken this back.
+    /// The most bytes for which the program requested 2 MiB pages at one time, by `madvise(MADV_HUGEPAGE)` or
+    /// `MADV_COLLAPSE`. Bytes that a later `MADV_NOHUGEPAGE` covers are not included.
     pub fn asked_huge_bytes(&self) -> u64 {
-        self.asked[Asked::Huge as usize].most
+        self.requested[PageRequest::Huge as usize].most
     }
 
-    /// The same for `madvise(MADV_NOHUGEPAGE)`, by which a program refuses huge pages.
+    /// The most bytes for which the program refused 2 MiB pages at one time, by `madvise(MADV_NOHUGEPAGE)`.
+    /// Bytes that a later `MADV_HUGEPAGE` covers are not included.
     pub fn asked_small_bytes(&self) -> u64 {
-        self.asked[Asked::Small as usize].most
+        self.requested[PageRequest::Small as usize].most
     }
 
     /// The most bytes of its mappings that were pages of hugetlbfs, of 2 MiB or more
     /// (`MAP_HUGETLB`, which the tracer also reports of System V shared memory with `SHM_HUGETLB`).
     pub fn hugetlb_bytes(&self) -> u64 {
-        self.asked[Asked::Hugetlb as usize].most
+        self.requested[PageRequest::Hugetlb as usize].most
     }
 
     /// The peaks to which the bytes of a mapping count.
     fn peaks_of(&mut self, mapping: &Mapping) -> impl Iterator<Item = &mut Peak> {
-        let asked = mapping.asked.map(|asked| &mut self.asked[asked as usize]);
+        let requested = mapping.requested.map(|request| &mut self.requested[request as usize]);
         let of_malloc = mapping.by_malloc.then_some(&mut self.by_malloc);
-        iter::once(&mut self.mapped).chain(of_malloc).chain(asked)
+        iter::once(&mut self.mapped).chain(of_malloc).chain(requested)
     }
 }
 
-/// Pages that the program has asked for.
+/// The pages that a program requests for a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
+enum PageRequest {
     Huge,
     Small,
     Hugetlb,
@@ -168,13 +170,13 @@ struct Mapping {
     writable: bool,
     backing: Backing,
     by_malloc: bool,
-    asked: Option<Asked>,
+    requested: Option<PageRequest>,
 }
 
 impl Mapping {
     /// Whether its memory is the process's own, and not of hugetlbfs.
     fn is_own(&self) -> bool {
-        self.backing == Backing::Own && self.asked != Some(Asked::Hugetlb)
+        self.backing == Backing::Own && self.requested != Some(PageRequest::Hugetlb)
     }
 }
 
@@ -290,7 +292,7 @@ impl AddressSpace {
                 return next.is_none() && last.is_some_and(is_heap);
             };
             let differs = last.is_some_and(|last| last.writable != mapping.writable);
-            if differs || !mapping.is_own() || mapping.asked == Some(Asked::Small) {
+            if differs || !mapping.is_own() || mapping.requested == Some(PageRequest::Small) {
                 return false;
             }
             (at, last) = (mapping.end, Some(mapping));
@@ -332,9 +334,9 @@ impl AddressSpace {
         };
         let log2 = (flags >> MAP_HUGE_SHIFT) & MAP_HUGE_MASK;
         let is_hugetlb = flags & MAP_HUGETLB != 0 && (log2 == 0 || log2 >= HUGE_LOG2);
-        let (writable, asked) = (protection.write, is_hugetlb.then_some(Asked::Hugetlb));
+        let (writable, requested) = (protection.write, is_hugetlb.then_some(PageRequest::Hugetlb));
         let by_malloc = flags & MAP_BY_MALLOC != 0;
-        let mapping = Mapping { end, region, writable, backing, by_malloc, asked };
+        let mapping = Mapping { end, region, writable, backing, by_malloc, requested };
         self.insert(range.start(), mapping);
         self.regions[region.0 as usize].mappings += 1;
     }
@@ -402,20 +404,24 @@ impl AddressSpace {
 
     fn advise(&mut self, range: AddrRange, advice: u64) {
         let new = match advice {
-            MADV_HUGEPAGE | MADV_COLLAPSE => Asked::Huge,
-            MADV_NOHUGEPAGE => Asked::Small,
+            MADV_HUGEPAGE | MADV_COLLAPSE => PageRequest::Huge,
+            MADV_NOHUGEPAGE => PageRequest::Small,
             _ => return,
         };
         self.change_parts(range, |space, mapping, bytes| {
             // The kernel does not collapse memory for which huge pages are refused.
-            let is_refused = advice == MADV_COLLAPSE && mapping.asked == Some(Asked::Small);
-            if mapping.asked == Some(new) || mapping.asked == Some(Asked::Hugetlb) || is_refused {
+            let is_refused =
+                advice == MADV_COLLAPSE && mapping.requested == Some(PageRequest::Small);
+            if mapping.requested == Some(new)
+                || mapping.requested == Some(PageRequest::Hugetlb)
+                || is_refused
+            {
                 return None;
             }
-            if let Some(old) = mapping.asked {
-                space.regions[mapping.region.0 as usize].asked[old as usize].most -= bytes;
+            if let Some(old) = mapping.requested {
+                space.regions[mapping.region.0 as usize].requested[old as usize].most -= bytes;
             }
-            Some(Mapping { asked: Some(new), ..mapping })
+            Some(Mapping { requested: Some(new), ..mapping })
         });
     }
 
@@ -535,7 +541,7 @@ impl AddressSpace {
             mappings: 0,
             mapped: Peak::default(),
             by_malloc: Peak::default(),
-            asked: Default::default(),
+            requested: Default::default(),
         });
         self.by_key.insert(key, id);
         id
@@ -710,27 +716,31 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_huge_pages_are_asked_for_are_counted_once() {
+    fn requested_bytes_count_for_the_last_request_only() {
         let mut space = space();
         let advise = |start, bytes, advice| Event::Advise { range: range(start, bytes), advice };
         space.apply(&map(0x100_0000, 8 << 20, RW, MapSource::Anonymous, 0x22));
         for _ in 0..2 {
             assert!(!space.apply(&advise(0x120_0000, 4 << 20, MADV_HUGEPAGE)));
         }
-        let asked = |space: &AddressSpace| {
+        let requested = |space: &AddressSpace| {
             let region = &space.regions()[1];
             (region.asked_huge_bytes() >> 20, region.asked_small_bytes() >> 20)
         };
-        assert_eq!(asked(&space), (4, 0));
+        assert_eq!(requested(&space), (4, 0));
         space.apply(&advise(0x140_0000, 16 << 20, MADV_NOHUGEPAGE));
-        assert_eq!(asked(&space), (2, 4), "what is taken back does not count");
+        assert_eq!(
+            requested(&space),
+            (2, 4),
+            "bytes with a later request for small pages do not count"
+        );
         space.apply(&advise(0x150_0000, 1 << 20, MADV_HUGEPAGE));
-        assert_eq!(asked(&space), (3, 3));
+        assert_eq!(requested(&space), (3, 3));
         space.apply(&Event::Unmap { range: range(0x100_0000, 8 << 20) });
-        assert_eq!(asked(&space), (3, 3), "at most at one time");
+        assert_eq!(requested(&space), (3, 3), "a peak is not lowered by unmapping");
         space.apply(&map(0x100_0000, 8 << 20, RW, MapSource::Anonymous, 0x22));
         space.apply(&advise(0x100_0000, 2 << 20, MADV_HUGEPAGE));
-        assert_eq!(asked(&space), (3, 3));
+        assert_eq!(requested(&space), (3, 3));
     }
 
     #[test]
