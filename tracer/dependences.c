@@ -80,7 +80,7 @@ static void add(struct origins* to, const struct origins* from)
    to->reads |= from->reads;
 }
 
-static void add_made(struct origins* to, Int instruction)
+static void add_maker(struct origins* to, Int instruction)
 {
    to->makers[instruction / 64] |= 1ULL << (instruction % 64);
 }
@@ -92,7 +92,7 @@ static struct origins origins_of(struct walk* w, IRTemp t)
    if (v->maker < 0 || v->maker == w->now || v->is_transparent)
       return v->sources;
    struct origins one = {{0}, 0};
-   add_made(&one, v->maker);
+   add_maker(&one, v->maker);
    if (v->is_vector)
       w->out[v->maker].reads |= VECTOR_VALUE;
    return one;
@@ -102,7 +102,7 @@ static struct origins origins_of_register(const struct walk* w, UInt reg)
 {
    struct origins one = {{0}, 0};
    if (w->writers[reg] >= 0 && w->writers[reg] != w->now)
-      add_made(&one, w->writers[reg]);
+      add_maker(&one, w->writers[reg]);
    else if (w->writers[reg] < 0)
       one.reads = 1ULL << reg;
    return one;
@@ -240,7 +240,7 @@ static void use_expr(struct walk* w, const IRExpr* e)
    }
 }
 
-static void made_now(struct walk* w, IRTemp t, Bool is_of_data)
+static void set_value(struct walk* w, IRTemp t, Bool is_of_data)
 {
    if (t != IRTemp_INVALID) {
       struct value* v = &w->temporaries[t];
@@ -264,7 +264,7 @@ static void assign(struct walk* w, IRTemp t, const IRExpr* e)
       v->is_vector = is_vector;
    } else {
       use_expr(w, e);
-      made_now(w, t, w->uses_data);
+      set_value(w, t, w->uses_data);
    }
 }
 
@@ -317,7 +317,7 @@ static void put(struct walk* w, UInt reg, const IRExpr* data)
    w->writers[reg] = maker;
 }
 
-static void put_now(struct walk* w, UInt reg)
+static void set_writer(struct walk* w, UInt reg)
 {
    w->out[w->now].writes |= 1ULL << reg;
    w->writers[reg] = w->now;
@@ -334,9 +334,9 @@ static void dirty(struct walk* w, const IRDirty* d)
       if (d->fxState[i].fx != Ifx_Write)
          use_register(w, reg);
       if (d->fxState[i].fx != Ifx_Read)
-         put_now(w, reg);
+         set_writer(w, reg);
    }
-   made_now(w, d->tmp, True);
+   set_value(w, d->tmp, True);
 }
 
 static void cas(struct walk* w, const IRCAS* c)
@@ -348,8 +348,8 @@ static void cas(struct walk* w, const IRCAS* c)
       use_expr(w, c->expdHi);
       use_expr(w, c->dataHi);
    }
-   made_now(w, c->oldLo, True);
-   made_now(w, c->oldHi, True);
+   set_value(w, c->oldLo, True);
+   set_value(w, c->oldHi, True);
 }
 
 static void statement(struct walk* w, const IRStmt* st)
@@ -366,7 +366,7 @@ static void statement(struct walk* w, const IRStmt* st)
       case Ist_PutI:
          use_expr(w, st->Ist.PutI.details->ix);
          use_expr(w, st->Ist.PutI.details->data);
-         put_now(w, X87);
+         set_writer(w, X87);
          break;
       case Ist_Store: use_address(w, st->Ist.Store.addr); use_expr(w, st->Ist.Store.data); break;
       case Ist_StoreG:
@@ -378,14 +378,14 @@ static void statement(struct walk* w, const IRStmt* st)
          use_address(w, st->Ist.LoadG.details->addr);
          use_expr(w, st->Ist.LoadG.details->alt);
          use_expr(w, st->Ist.LoadG.details->guard);
-         made_now(w, st->Ist.LoadG.details->dst, True);
+         set_value(w, st->Ist.LoadG.details->dst, True);
          break;
       case Ist_CAS: cas(w, st->Ist.CAS.details); break;
       case Ist_LLSC:
          use_address(w, st->Ist.LLSC.addr);
          if (st->Ist.LLSC.storedata)
             use_expr(w, st->Ist.LLSC.storedata);
-         made_now(w, st->Ist.LLSC.result, True);
+         set_value(w, st->Ist.LLSC.result, True);
          break;
       case Ist_Dirty: dirty(w, st->Ist.Dirty.details); break;
       case Ist_Exit: use_expr(w, st->Ist.Exit.guard); break;

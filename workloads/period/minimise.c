@@ -58,7 +58,7 @@ static unsigned distance(const struct cube *a, const struct cube *b) {
     return apart;
 }
 
-static void *got(void *memory) {
+static void *checked(void *memory) {
     if (memory) return memory;
     fprintf(stderr, "minimise: no memory.\n");
     exit(1);
@@ -66,12 +66,12 @@ static void *got(void *memory) {
 
 static struct cover new_cover(unsigned room) {
     room = room ? room : 1;
-    return (struct cover){0, room, got(malloc(room * sizeof(struct cube)))};
+    return (struct cover){0, room, checked(malloc(room * sizeof(struct cube)))};
 }
 
 static void add(struct cover *to, struct cube one) {
     if (to->count == to->room)
-        to->cubes = got(realloc(to->cubes, (to->room *= 2) * sizeof one));
+        to->cubes = checked(realloc(to->cubes, (to->room *= 2) * sizeof one));
     to->cubes[to->count++] = one;
 }
 

@@ -55,7 +55,7 @@ static void sort(struct product **table, long count) {
     }
 }
 
-static void *got(void *memory) {
+static void *checked(void *memory) {
     if (memory) return memory;
     fprintf(stderr, "truthtable: no memory.\n");
     exit(1);
@@ -66,10 +66,10 @@ int main(int argc, char **argv) {
     inputs = argc > 2 ? atoi(argv[2]) : 42;
     int rounds = argc > 3 ? atoi(argv[3]) : 1;
     long merged = 0;
-    struct product **table = got(malloc((size_t)count * sizeof *table));
+    struct product **table = checked(malloc((size_t)count * sizeof *table));
     for (long i = 0; i < count; i++) {
-        table[i] = got(malloc(sizeof **table));
-        table[i]->in = got(malloc((size_t)inputs * sizeof(short)));
+        table[i] = checked(malloc(sizeof **table));
+        table[i]->in = checked(malloc((size_t)inputs * sizeof(short)));
     }
     for (int round = 0; round < rounds; round++) {
         for (long i = 0; i < count; i++) {
