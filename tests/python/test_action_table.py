@@ -1,4 +1,4 @@
-"""The table of actions: its lines, the settings that they need, and what this kernel gives."""
+"""The table of actions: its lines, their settings, and trials on this kernel."""
 
 import itertools
 import subprocess
@@ -54,9 +54,11 @@ def host(tmp_path: Path, general: str = "madvise", **own: str) -> HugePages:
     return machine(tmp_path, thp=f"[{general}]", sizes=sizes, hugetlb=(2048,), kernel="6.18.1")
 
 
-def given(settings: Mapping[str, str], *, asked: bool) -> int:
-    """The page that the kernel gives at a fault: the largest size that is on (transhuge.rst)."""
-    allowed = ("always", "madvise") if asked else ("always",)
+def fault_page_size(settings: Mapping[str, str], *, is_advised: bool) -> int:
+    """The page size that the kernel gives at a fault, in memory with MADV_HUGEPAGE or without: the
+    largest enabled size (Linux, transhuge.rst).
+    """
+    allowed = ("always", "madvise") if is_advised else ("always",)
     for size in sorted(SIZES, reverse=True):
         word = settings[size_file(size)]
         if (settings[ENABLED] if word == "inherit" else word) in allowed:
@@ -66,7 +68,7 @@ def given(settings: Mapping[str, str], *, asked: bool) -> int:
 
 @pytest.mark.parametrize("general", GENERAL)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_settings_give_the_size_that_was_meant(tmp_path: Path, general: str, size: int) -> None:
+def test_settings_give_the_intended_page_size(tmp_path: Path, general: str, size: int) -> None:
     for at, words in enumerate(itertools.product(OWN, repeat=len(SIZES))):
         place = tmp_path / str(at)
         place.mkdir()
@@ -76,18 +78,19 @@ def test_the_settings_give_the_size_that_was_meant(tmp_path: Path, general: str,
             needed = needed_to_ask(found, size, exactly=exactly)
             assert needed is not None
             after = {**found.settings, **needed}
-            assert given(after, asked=True) == size
-            # Allocators ask for nothing where the general setting is never, and where it is
-            # always, so that this must be true of the size.
+            assert fault_page_size(after, is_advised=True) == size
+            # Allocators call madvise only if the general setting is `madvise`. Otherwise the size
+            # must be given without it.
             assert after[ENABLED] == "madvise" or (
-                not exactly and given(after, asked=False) == size
+                not exactly and fault_page_size(after, is_advised=False) == size
             )
         needed = needed_for_all(found, size)
         assert needed is not None
         after = {**found.settings, **needed}
-        assert given(after, asked=False) == size
-        if given(found.settings, asked=True) > size:
-            assert given(after, asked=True) == given(found.settings, asked=True)
+        assert fault_page_size(after, is_advised=False) == size
+        before = fault_page_size(found.settings, is_advised=True)
+        if before > size:
+            assert fault_page_size(after, is_advised=True) == before
 
 
 def test_a_setting_that_already_fits_is_not_changed(tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_every_line_applies_to_a_program_and_can_be_undone(tmp_path: Path, line:
         assert len(action.undo.splitlines()) == len(action.changes)
         assert set(action.settings) <= set(found.settings)
         assert action.record()["command"] == action.command
-        # The answer shows it beside the lines to paste, without the rest of the text.
+        # The answer shows the caution with the lines to paste, without the rest of the text.
         assert action.record().get("caution", "").endswith(line.danger)
 
 
@@ -179,7 +182,7 @@ def test_candidates_have_names_of_their_own_and_begin_with_those_of_one_process(
     assert not wide[0]
 
 
-def test_pages_that_come_by_themselves_need_no_action(tmp_path: Path) -> None:
+def test_pages_given_by_default_need_no_action(tmp_path: Path) -> None:
     mimalloc = replace(
         GLIBC, allocator="mimalloc", facts=frozenset({"mimalloc-allow-thp", "static"})
     )
@@ -197,7 +200,7 @@ def test_redis_switches_huge_pages_off_where_they_are_always(tmp_path: Path) -> 
     assert action.changes == {ENABLED: "madvise"}
 
 
-def test_memory_in_small_pieces_gets_what_fits_and_no_promise(tmp_path: Path) -> None:
+def test_memory_in_small_pieces_gets_64_kib_pages_and_a_note(tmp_path: Path) -> None:
     node = Runtime("/usr/bin/node", "node", allocator="glibc", facts=frozenset({"small-pieces"}))
     note, action = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(node))
     assert "64 KiB is what can be had" in note.text
@@ -205,7 +208,7 @@ def test_memory_in_small_pieces_gets_what_fits_and_no_promise(tmp_path: Path) ->
     assert action.name == "node-64k 64KiB"
 
 
-def test_large_mappings_of_a_runtime_of_small_pieces_are_reached(tmp_path: Path) -> None:
+def test_large_mappings_of_a_runtime_with_small_pieces_get_the_library(tmp_path: Path) -> None:
     node = Runtime("/usr/bin/node", "node", allocator="glibc", facts=frozenset({"small-pieces"}))
     region = region_advice("anon 8MiB #1")
     for mapped, first in ((2 * MIB, "node-64k 64KiB"), (56 * MIB, "preload 2MiB")):
@@ -214,7 +217,7 @@ def test_large_mappings_of_a_runtime_of_small_pieces_are_reached(tmp_path: Path)
         assert next(action.name for action in found if action.kind != "note") == first
 
 
-def test_options_that_are_set_are_not_advised_again(
+def test_options_in_the_environment_are_not_advised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def names(subject: Subject) -> list[str]:
@@ -225,7 +228,7 @@ def test_options_that_are_set_are_not_advised_again(
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.check=0")
     assert names(Subject(GLIBC)) == rest
     assert "glibc-thp 2MiB" not in {a.name for a in candidate_actions(GLIBC, host(tmp_path))}
-    # A tunable that is not among them is still advised.
+    # A tunable that is not set is still advised.
     action = actions_for(
         data_advice(MISS_UNTIL_2M), host(tmp_path), "prog", subject=Subject(GLIBC, arenas=True)
     )[0]
@@ -236,7 +239,7 @@ def test_options_that_are_set_are_not_advised_again(
     assert names(Subject(GLIBC))[0] == "glibc-thp 2MiB"
 
 
-def test_an_option_of_the_program_is_not_advised_again(tmp_path: Path) -> None:
+def test_an_option_of_the_program_is_not_advised(tmp_path: Path) -> None:
     java, option = Runtime("/usr/bin/java", "jvm", (17,), "glibc"), "-XX:+UseTransparentHugePages"
     subject = Subject(java, ("java", option, "Main"))
     for general, advised in (("madvise", False), ("never", True)):
@@ -246,7 +249,7 @@ def test_an_option_of_the_program_is_not_advised_again(tmp_path: Path) -> None:
         )
         commands = [a.command for a in actions if a.name == "jvm-thp 2MiB"]
         assert bool(commands) == advised
-        # The settings alone are new.
+        # Only the settings are new.
         assert all(lines.endswith(f"\njava {option} Main") for lines in commands)
 
 
@@ -259,7 +262,7 @@ def test_threads_and_blocks_lengthen_the_tunable(tmp_path: Path) -> None:
     assert "lock" in action.text
 
 
-def test_a_glibc_that_may_miss_its_switch_says_so_and_offers_the_library(tmp_path: Path) -> None:
+def test_glibc_that_may_not_call_madvise_gets_a_caution_and_the_library(tmp_path: Path) -> None:
     facts = GLIBC.facts | {"glibc-may-miss-madvise"}
     for runtime in (GLIBC, replace(GLIBC, facts=facts)):
         found = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(runtime))
@@ -269,7 +272,7 @@ def test_a_glibc_that_may_miss_its_switch_says_so_and_offers_the_library(tmp_pat
         assert any(action.name == "preload 2MiB" for action in found) == may_miss
 
 
-def test_a_program_that_a_script_starts_gets_its_option_by_a_variable(tmp_path: Path) -> None:
+def test_a_program_started_by_a_script_gets_its_option_by_a_variable(tmp_path: Path) -> None:
     java = Runtime("/usr/bin/java", "jvm", (17,), "glibc")
     subject = Subject(java, ("sh", "start.sh"), is_started_directly=False)
     (action, *_) = actions_for(
@@ -278,7 +281,7 @@ def test_a_program_that_a_script_starts_gets_its_option_by_a_variable(tmp_path: 
     assert action.command == "JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages sh start.sh"
 
 
-# --- what a run shows ----------------------------------------------------------------------------
+# --- facts from the rows of a run ----------------------------------------------------------------
 
 
 def memory_row(name: str, kind: str, touched: int, start: int, size: int) -> dict[str, object]:
@@ -327,7 +330,7 @@ def test_arenas_and_blocks_are_recognised_by_their_regions(
 def test_static_variables_that_miss_get_the_library(
     tmp_path: Path, misses: int, static: str, names: list[str]
 ) -> None:
-    """No switch of malloc reaches them."""
+    """Settings of malloc do not affect static variables."""
     heap = memory_row("heap", "heap", 64 * MIB, 4096, 64 * MIB)
     own = {**heap, "region": "x data", "region_kind": "data", "path": sys.executable}
     cache = {**own, "region": "cache", "path": "/etc/passwd"}
@@ -349,7 +352,7 @@ def test_static_variables_alone_get_the_library(tmp_path: Path) -> None:
 
 
 def test_the_subject_of_data_is_the_process_whose_data_miss_most() -> None:
-    """A script may start a server and its load, which executes more instructions."""
+    """A script may start a server and a load generator, which executes more instructions."""
     tlb = {"component": "tlb.data", "stream": "data"}
     executed = {"component": "stream", "counter": "instructions"}
     rows = []
@@ -376,25 +379,25 @@ def test_the_subject_of_data_is_the_process_that_misses_in_shared_memory() -> No
     assert subjects.of(Case("data", (Point(4096, 1, 1.0, 1, 0.0),))).runtime == JEMALLOC
 
 
-OWN = ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
-OF_MALLOC = ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
+LIBRARY_FIRST = ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
+MALLOC_ONLY = ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
 
 
 @pytest.mark.parametrize(
     ("heap", "anonymous", "start", "of_malloc", "names"),
     [
-        (100, 900, 4096, 0, OWN),
-        (100, 900, 4096, 30 * MIB, OWN),
-        (100, 900, 4096, 63 * MIB, OF_MALLOC),
+        (100, 900, 4096, 0, LIBRARY_FIRST),
+        (100, 900, 4096, 30 * MIB, LIBRARY_FIRST),
+        (100, 900, 4096, 63 * MIB, MALLOC_ONLY),
         (800, 200, 4096, 0, ["glibc-thp 2MiB", "preload 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
-        (950, 50, 4096, 0, OF_MALLOC),
-        (100, 900, 64 * MIB * 1000, 0, OF_MALLOC),
+        (950, 50, 4096, 0, MALLOC_ONLY),
+        (100, 900, 64 * MIB * 1000, 0, MALLOC_ONLY),
     ],
 )
 def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     tmp_path: Path, heap: int, anonymous: int, start: int, of_malloc: int, names: list[str]
 ) -> None:
-    """The switch of malloc reaches them only where malloc made them."""
+    """Settings of malloc affect a mapping only if malloc made it."""
     regions = [
         memory_row("heap", "heap", 64 * MIB, 4096, 64 * MIB),
         memory_row("anon", "anonymous", 64 * MIB, start, 64 * MIB),
@@ -414,9 +417,9 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     whole = data_advice(MISS_UNTIL_2M).case
     actions = found(whole, GLIBC)
     assert [action.name or action.kind for action in actions] == names
-    said = ["memory of malloc alone" in a.text for a in actions if a.name.startswith("glibc")]
-    assert set(said) == {"preload 2MiB" in names}
-    is_malloc = names == OF_MALLOC and heap < 900
+    limits = ["memory of malloc alone" in a.text for a in actions if a.name.startswith("glibc")]
+    assert set(limits) == {"preload 2MiB" in names}
+    is_malloc = names == MALLOC_ONLY and heap < 900
     for row in regions:
         case = replace(whole, **{name: row[name] for name in ("region", "region_kind", "start")})
         case = replace(case, bytes=row["bytes"])
@@ -425,8 +428,8 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     assert "preload 2MiB" not in [action.name for action in found(whole, JEMALLOC)]
 
 
-def test_a_block_of_malloc_that_has_moved_is_still_one_of_malloc() -> None:
-    """The block has touched more than its size at any time, as it lay at several addresses."""
+def test_a_moved_block_of_malloc_is_recognised() -> None:
+    """The block touches more memory than its size at any time, as it moves between addresses."""
     moved = memory_row("anon", "anonymous", 160 * MIB, 4096, 64 * MIB)
     tlb = {**moved, "component": "tlb.data", "stream": "data", "misses": 900}
     whole = data_advice(MISS_UNTIL_2M).case
@@ -444,7 +447,7 @@ def test_a_block_of_malloc_that_has_moved_is_still_one_of_malloc() -> None:
 def test_malloc_in_place_of_pythons_allocator_reaches_pythons_arenas_alone(
     tmp_path: Path, region: str, first: str, is_whole: bool
 ) -> None:
-    """Memory that a library maps by itself, such as DuckDB, stays as it is."""
+    """The option does not affect memory that a library such as DuckDB maps by itself."""
     row = memory_row(region, "anonymous", 64 * MIB, 4096, 64 * MIB)
     rows = [row, {**row, "component": "tlb.data", "stream": "data", "misses": 900}]
     python = replace(GLIBC, kind="cpython")
@@ -475,7 +478,7 @@ def test_memory_that_is_mostly_shared_gets_the_setting_of_shared_memory(tmp_path
         assert ("shared-for-all 2MiB" in names) == subject.shared
 
 
-def test_memory_that_is_mostly_of_files_is_known_by_the_largest_file() -> None:
+def test_memory_mostly_of_files_is_named_by_the_largest_file() -> None:
     heap = memory_row("heap", "heap", 8 * MIB, 4096, 8 * MIB)
     rows = [
         {**memory_row(path, "data", touched * MIB, 1 << 30, touched * MIB), "path": path}
@@ -491,7 +494,7 @@ def test_memory_that_is_mostly_of_files_is_known_by_the_largest_file() -> None:
     ("threads", "arenas"), [([1], False), ([2], True), ([2, 1, 1], False), ([3, 1, 2], True)]
 )
 def test_a_program_of_one_thread_has_no_arenas_of_threads(threads: list[int], arenas: bool) -> None:
-    """Where there are several processes, the first number is their sum."""
+    """With several processes, the first number is the sum over all."""
     rows: list[dict[str, object]] = [
         {"component": "stream", "counter": "threads", "value": value}
         | ({"process": at - 1} if at else {})
@@ -522,7 +525,7 @@ def test_memory_with_forbidden_huge_pages_gets_no_action(
         assert ("MADV_NOHUGEPAGE" in actions[0].text) == refuses
 
 
-def test_a_server_that_refuses_them_can_have_a_pool_of_its_own(tmp_path: Path) -> None:
+def test_a_server_that_refuses_huge_pages_can_have_a_pool(tmp_path: Path) -> None:
     server = Runtime("/usr/sbin/mariadbd", "mariadb", allocator="glibc")
     subject = Subject(server, ("prog",), refuses=True, pool_pages=10)
     actions = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=subject)
@@ -530,8 +533,9 @@ def test_a_server_that_refuses_them_can_have_a_pool_of_its_own(tmp_path: Path) -
 
 
 def test_blocks_of_threads_need_one_arena_too() -> None:
-    """Memory that malloc no longer maps block by block goes to the thread's arena, which asks for
-    nothing."""
+    """Blocks that malloc no longer maps one by one are in arenas of threads, for which it does not
+    call madvise.
+    """
     rows = [
         memory_row("anon (small)", "anonymous", 30 * MIB, 4096, MIB),
         memory_row("anon 128.0MiB #1", "anonymous", 8192, 64 * MIB * 1000, 64 * MIB),
@@ -564,9 +568,9 @@ def test_unwanted_huge_pages_are_disabled_by_means_of_the_kernel_and_systemd(
 
 def test_this_kernel_knows_the_flags_of_prctl() -> None:
     prefix, _ = keep_small_prefix(read_huge_pages())
-    asked = [sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).prctl(42, 0, 0, 0, 0))"]
-    done = subprocess.run([*prefix, *asked], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() in ("1", "3")  # 3: except where it is advised
+    query = [sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).prctl(42, 0, 0, 0, 0))"]
+    done = subprocess.run([*prefix, *query], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("1", "3")  # 3: except in memory with MADV_HUGEPAGE
 
 
 # --- trials ---------------------------------------------------------------------------------
@@ -584,13 +588,13 @@ def tried(tmp_path: Path, trial: Trial | None, **own: str) -> list[tuple[str, st
     return [(action.kind, action.text, action.tried) for action in actions]
 
 
-def test_what_the_kernel_gave_is_said(tmp_path: Path) -> None:
-    kind, _, said = tried(tmp_path, WORKS)[0]
+def test_a_successful_trial_is_reported(tmp_path: Path) -> None:
+    kind, _, report = tried(tmp_path, WORKS)[0]
     assert kind == "malloc"
-    assert said == "Tried: this kernel gives 2 MiB pages under its settings of now."
+    assert report == "Tried: this kernel gives 2 MiB pages under its settings of now."
 
 
-def test_what_the_kernel_refused_is_not_advised(tmp_path: Path) -> None:
+def test_a_failed_trial_replaces_the_action_by_a_note(tmp_path: Path) -> None:
     kind, text, _ = tried(tmp_path, replace(WORKS, asked=4 * KIB))[0]
     assert kind == "note"
     assert "a trial got 4 KiB where 2 MiB was expected" in text
@@ -599,15 +603,15 @@ def test_what_the_kernel_refused_is_not_advised(tmp_path: Path) -> None:
     assert "PR_SET_THP_DISABLE" in text
 
 
-def test_what_needs_settings_first_is_not_tried(tmp_path: Path) -> None:
-    said = {kind: said for kind, _, said in tried(tmp_path, WORKS, k2048="never")}
-    assert said["malloc"].startswith("Not tried")
-    assert said["apply"].startswith("Tried: MADV_COLLAPSE")
+def test_an_action_that_needs_settings_is_not_tried(tmp_path: Path) -> None:
+    reports = {kind: report for kind, _, report in tried(tmp_path, WORKS, k2048="never")}
+    assert reports["malloc"].startswith("Not tried")
+    assert reports["apply"].startswith("Tried: MADV_COLLAPSE")
 
 
 def test_a_trial_shows_what_this_kernel_gives() -> None:
-    """A trial shows the size of the settings, if memory is not fragmented, and none where it is
-    forbidden.
+    """A trial shows the largest enabled size, or 4 KiB if memory is fragmented; a process that
+    forbids huge pages has none.
     """
     found = read_huge_pages()
     trial = try_pages()
@@ -630,7 +634,7 @@ def test_a_trial_shows_what_this_kernel_gives() -> None:
 @pytest.mark.parametrize(
     ("options", "pages"),
     [
-        # The heap, a sixteenth of it, a code cache of 240 MiB, and 8 pages.
+        # The heap, 1/16 of the heap, a code cache of 240 MiB, and 8 pages.
         (["-Xmx512m"], 256 + 16 + 120 + 8),
         (["-Xmx1g", "-XX:MaxHeapSize=64m", "-XX:ReservedCodeCacheSize=32m"], 32 + 2 + 16 + 8),
     ],
@@ -660,9 +664,9 @@ large-pages                                                  FALSE
 @pytest.mark.parametrize(
     ("pool", "aria", "touched", "pages"),
     [
-        # Its caches, each in whole pages, and two log buffers of 16 MiB.
+        # The caches, each in whole pages, and two log buffers of 16 MiB.
         (512 * MIB, 3 * MIB, 9 * MIB, 256 + 2 + 4 + 2 * 8),
-        # It does not say: the memory of the run.
+        # The server does not print its sizes: the memory touched in the run.
         ("", "", 9 * MIB, 5),
     ],
 )
@@ -691,7 +695,7 @@ def test_the_pool_of_malloc_is_as_large_as_the_memory_of_a_run(tmp_path: Path) -
 
 
 def test_the_pool_of_malloc_holds_its_blocks_as_a_whole(tmp_path: Path) -> None:
-    """hugetlbfs reserves all of a mapping or nothing, and the heap needs one page more."""
+    """hugetlbfs reserves whole mappings, and the heap needs one more page."""
     block = memory_row("anon", "anonymous", 8 * MIB, 4096, 256 * MIB + 4096)
     counter = {**block, "component": "stream", "counter": "malloc_bytes", "value": block["bytes"]}
     rows = [block, {**block, "page_size": 2 * MIB}, counter]
