@@ -1,4 +1,4 @@
-"""The command line, called in this process."""
+"""Calls of the command line in this process."""
 
 from typing import Any
 
@@ -11,3 +11,9 @@ def invoke(*arguments: object, **options: Any) -> Result:
     """The result of `octavo` with these arguments."""
     words = [str(argument) for argument in arguments]
     return CliRunner().invoke(app, words, prog_name="octavo", **options)
+
+
+def octavo_sim(*arguments: str) -> tuple[int, str]:
+    """The exit status of `octavo sim`, and its text on standard error."""
+    done = invoke("sim", *arguments)
+    return done.exit_code, done.stderr

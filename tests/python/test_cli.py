@@ -48,7 +48,7 @@ def test_off_a_terminal_the_output_is_plain_ascii(pretend: Install) -> None:
 @pytest.mark.parametrize(
     ("more", "message"), [(0, ""), (1, "and 1 more region;"), (2, "2 more regions;")]
 )
-def test_what_is_not_shown_is_counted(pretend: Install, more: int, message: str) -> None:
+def test_regions_not_shown_are_counted(pretend: Install, more: int, message: str) -> None:
     regions = [region(name=f"region {number}", misses=FALLING) for number in range(6 + more)]
     pretend(FakeRun(result(process(0, data_misses=FALLING, regions=regions))))
     shown = octavo("run", "--tlb", "lru64", "prog").stderr
@@ -140,7 +140,7 @@ def test_out_and_report(pretend: Install, tmp_path: Path) -> None:
     assert (out / "report.html").read_text() == before
 
 
-def test_report_of_something_else(tmp_path: Path) -> None:
+def test_report_refuses_other_files(tmp_path: Path) -> None:
     assert "cannot read" in octavo("report", str(tmp_path)).stderr
     (tmp_path / "result.json").write_text("{}")
     done = octavo("report", str(tmp_path))
@@ -260,7 +260,7 @@ def test_version() -> None:
     assert octavo("--version").stdout == f"octavo {VERSION}\n"
 
 
-def test_a_closed_pipe_gives_no_traceback() -> None:
+def test_a_closed_pipe_is_an_exit_status() -> None:
     program = "from octavo.base.files import JsonFile; JsonFile('-').write(list(range(10**5)))"
     guarded = f"from octavo.cli.guard import guarded\nwith guarded(): exec({program!r})"
     done = subprocess.run(
@@ -270,6 +270,7 @@ def test_a_closed_pipe_gives_no_traceback() -> None:
         check=False,
     )
     assert "BrokenPipeError" not in done.stderr
+    assert done.stderr.endswith("Exit: 141\n")
 
 
 @pytest.mark.parametrize("end", ["2>/dev/full", "", "2>&-"], ids=["full", "no reader", "closed"])
@@ -296,7 +297,7 @@ def test_closed_standard_output_is_an_error_before_the_run() -> None:
     )
 
 
-def test_a_current_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_deleted_current_directory_is_reported(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     script = 'mkdir {0}; cd {0}; rmdir {0}; "$0" -m octavo run -q {1} 2>"$1"; cat "$1"'
     for subject in ("-- true", "synth:strided?references=100"):
@@ -405,7 +406,7 @@ def test_the_live_line_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     assert captured.get() == ""
 
 
-def test_the_live_line_in_words() -> None:
+def test_the_text_of_the_live_line() -> None:
     made = progress(running=True, seconds=5.1)
     assert progress_text(made, 24e6) == (
         "prog: counting, 123 M references (24.0 M/s), 100 M instructions, 5.1 s, 45 MiB resident"

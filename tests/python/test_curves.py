@@ -19,7 +19,7 @@ from called import invoke
 from octavo.base.errors import UsageError
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.view import grids
-from traces_made import SOME, Reference, convert, read, write_csv
+from traces_made import SOME, Reference, read, write_csv
 
 SYNTHETIC = "synth:zipf?table=1MiB&references=20k"
 FEW = ["--entries", "64", "--sets", "4", "--windows", "1k", "--policy-window", "1k"]
@@ -69,7 +69,7 @@ STREAMS_AND_SIZES = [
 
 
 @pytest.mark.parametrize(("stream", "page_size"), STREAMS_AND_SIZES)
-def test_full_misses_are_those_of_a_naive_tlb(
+def test_misses_of_fully_associative_tlbs_equal_those_of_a_naive_tlb(
     counted: CurvesResult, seeded: str, stream: str, page_size: int
 ) -> None:
     references = naive.stream_of(read(seeded), stream)
@@ -91,7 +91,7 @@ def fold(page: int, bits: int) -> int:
 
 
 @pytest.mark.parametrize(("stream", "page_size"), STREAMS_AND_SIZES)
-def test_set_misses_are_those_of_a_naive_tlb(
+def test_misses_of_set_associative_tlbs_equal_those_of_a_naive_tlb(
     counted: CurvesResult, seeded: str, stream: str, page_size: int
 ) -> None:
     references = naive.stream_of(read(seeded), stream)
@@ -299,13 +299,10 @@ def test_bad_options_are_one_sentence(options: list[str], words: list[str]) -> N
         assert word in done.stderr
 
 
-def test_a_trace_that_breaks_off_is_partial(tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "whole.csv", SOME * 100)
-    whole = Path(convert(source, tmp_path / "whole.oct")).read_bytes()
-    cut = tmp_path / "broken.csv"
-    cut.write_text(Path(source).read_text() + "load,what,8\n")
-    assert whole
-    done = run(*FEW, "--json", str(tmp_path / "some.json"), str(cut))
+def test_a_trace_with_a_broken_line_is_partial(tmp_path: Path) -> None:
+    broken = Path(write_csv(tmp_path / "broken.csv", SOME * 100))
+    broken.write_text(broken.read_text() + "load,what,8\n")
+    done = run(*FEW, "--json", str(tmp_path / "some.json"), str(broken))
     assert done.exit_code == 125
     assert "PARTIAL" in done.stderr
     document = json.loads((tmp_path / "some.json").read_text())
@@ -378,7 +375,7 @@ def test_a_fully_associative_tlb_has_no_conflicts(seeded: str) -> None:
     assert classes.total.conflict == 0
 
 
-def test_only_classes(seeded: str) -> None:
+def test_classes_without_other_parts_are_shown(seeded: str) -> None:
     done = run("--without", "full,sets,working-sets,two-sizes", "--classify", "64x4", seeded)
     assert done.exit_code == 0, done.stderr
     assert "by function" in done.stderr

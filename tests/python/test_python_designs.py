@@ -28,6 +28,22 @@ TRACES = (
 )
 
 
+class Nothing(octavo.Design):
+    """A second level that never holds a page."""
+
+    def look_up(self, space: int, page: int) -> int | None:
+        return None
+
+    def fill(self, space: int, page: int, page_bytes: int) -> None:
+        pass
+
+    def invalidate(self, space: int, first: int, end: int) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
 def lru() -> Any:
     names: dict[str, Any] = {}
@@ -36,7 +52,7 @@ def lru() -> Any:
 
 
 def check(result: octavo.SimResult, native: str, mine: str) -> None:
-    """Asserts equal counters, except for the level's arrays, which only the native design has."""
+    """Asserts equal counters. Only the native design counts the arrays of the second level."""
     of_native, of_mine = result.design(native).counts, result.design(mine).counts
     assert of_mine == {key: value for key, value in of_native.items() if key in of_mine}
     arrays = {component for component, _ in of_native.keys() - of_mine.keys()}
@@ -56,7 +72,7 @@ def test_a_copy_counts_what_the_native_design_counts(lru: Any, trace: str, timin
     assert counts["tlb.l2", "accesses"] == counts["tlb.l2", "hits"] + counts["tlb.l2", "misses"]
 
 
-def test_huge_pages_and_their_promotion_invalidate(lru: Any) -> None:
+def test_promotions_to_huge_pages_invalidate(lru: Any) -> None:
     """Promotions change mappings of cached entries."""
 
     class Huge(lru):  # type: ignore[misc]
@@ -88,19 +104,6 @@ def test_a_copy_counts_the_same_of_a_program_with_processes_and_unmapped_memory(
 
 
 def test_a_level_that_holds_nothing_never_hits() -> None:
-    class Nothing(octavo.Design):
-        def look_up(self, space: int, page: int) -> int | None:
-            return None
-
-        def fill(self, space: int, page: int, page_bytes: int) -> None:
-            pass
-
-        def invalidate(self, space: int, first: int, end: int) -> None:
-            pass
-
-        def flush(self) -> None:
-            pass
-
     result = octavo.sim(TRACES[0], "skylake", ["base4k", Nothing])
     counts = result.design("Nothing").counts
     assert counts["tlb.l2", "hits"] == 0
@@ -126,7 +129,7 @@ def test_an_exception_is_one_sentence_with_the_users_traceback(lru: Any) -> None
 
 
 def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
-    """The trace takes an hour; other designs read a little of it."""
+    """The trace takes an hour. Other designs read a small part of it."""
 
     class Broken(lru):  # type: ignore[misc]
         def look_up(self, space: int, page: int) -> int | None:
@@ -143,7 +146,7 @@ def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
     assert max(read, default=0) < 10_000_000_000
 
 
-def test_an_exception_in_the_making_is_the_users_own(lru: Any) -> None:
+def test_an_exception_in_the_constructor_has_its_cause(lru: Any) -> None:
     class Unmade(lru):  # type: ignore[misc]
         def __init__(self) -> None:
             raise ZeroDivisionError("made")
@@ -153,20 +156,22 @@ def test_an_exception_in_the_making_is_the_users_own(lru: Any) -> None:
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
-def test_a_page_that_was_never_filled_stops_it(lru: Any) -> None:
-    class Inventive(lru):  # type: ignore[misc]
+@pytest.mark.parametrize("page_bytes", [4096, 2 << 20])
+def test_a_page_that_was_never_filled_stops_the_design(page_bytes: int) -> None:
+    class Inventive(Nothing):
         def look_up(self, space: int, page: int) -> int | None:
-            return 2 << 20
+            return page_bytes
 
     result = octavo.sim(TRACES[0], "skylake", ["base4k", Inventive])
     assert result.design("base4k").stopped is None
+    assert result.design("base4k").walks > 0
     stopped = result.design("Inventive").stopped
     assert stopped is not None
     assert "no page of this size was filled there" in stopped
 
 
 @pytest.mark.long
-def test_a_page_that_was_invalidated_stops_it(lru: Any, tmp_path: Path) -> None:
+def test_a_page_that_was_invalidated_stops_the_design(lru: Any, tmp_path: Path) -> None:
     class Stale(lru):  # type: ignore[misc]
         def invalidate(self, space: int, first: int, end: int) -> None:
             pass
@@ -188,7 +193,7 @@ def test_a_page_that_was_invalidated_stops_it(lru: Any, tmp_path: Path) -> None:
         (type("Empty", (octavo.Design,), {}), "Empty has no look_up: a design needs look_up, fill"),
     ],
 )
-def test_what_is_no_design_is_refused(design: Any, sentence: str) -> None:
+def test_other_objects_are_refused_as_designs(design: Any, sentence: str) -> None:
     with pytest.raises(octavo.OctavoError, match=re.escape(sentence)):
         octavo.sim(TRACES[0], "skylake", [design])
 
@@ -236,7 +241,7 @@ def test_a_sweep_counts_what_sim_counts(lru: Any, tmp_path: Path) -> None:
 
 
 def simulated(out: Path, design: Any) -> int:
-    """The simulations that a sweep has to do."""
+    """The number of simulations that a sweep runs."""
     totals: list[int] = []
     result = octavo.sweep(
         TRACES[0],
@@ -370,7 +375,7 @@ def test_a_trace_is_named_by_a_text_or_a_path(call: Any, tmp_path: Path) -> None
             call(other)
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numbers_of_numpy_are_accepted() -> None:
     np = pytest.importorskip("numpy")
     trace = "synth:gups?table=1MiB&updates=100"
     limited = octavo.run(trace, max_instructions=np.int64(100), max_growth=np.float32(0.5))
@@ -428,42 +433,14 @@ def test_other_types_are_refused_wherever_they_are_given(call: Any, message: str
         call(octavo)
 
 
-def test_one_design_is_taken_for_a_list_of_one() -> None:
+def test_one_design_is_accepted_without_a_list() -> None:
     trace = "synth:gups?table=1MiB&updates=100"
     assert octavo.sim(trace, designs="thp").rows == octavo.sim(trace, designs=["thp"]).rows
 
 
 def test_a_policy_is_a_text() -> None:
-    class Odd(octavo.Design):
+    class Odd(Nothing):
         policy = None  # type: ignore[assignment]
-
-        def look_up(self, space: int, page: int) -> int | None:
-            return None
-
-        def fill(self, space: int, page: int, page_bytes: int) -> None: ...
-
-        def invalidate(self, space: int, first: int, end: int) -> None: ...
-
-        def flush(self) -> None: ...
 
     with pytest.raises(octavo.OctavoError, match="Odd: the policy None is not a string"):
         octavo.sim("synth:gups?table=1MiB&updates=100", designs=[Odd])
-
-
-def test_a_page_that_was_never_filled_stops_its_design() -> None:
-    class Wrong(octavo.Design):
-        def look_up(self, space: int, page: int) -> int | None:
-            return 4096
-
-        def fill(self, space: int, page: int, page_bytes: int) -> None: ...
-
-        def invalidate(self, space: int, first: int, end: int) -> None: ...
-
-        def flush(self) -> None: ...
-
-    result = octavo.sim("synth:gups?table=1MiB&updates=100", designs=["base4k", Wrong])
-    stopped = result.design("Wrong").stopped
-    assert stopped is not None
-    assert "no page of this size was filled there" in stopped
-    assert result.design("base4k").stopped is None
-    assert result.design("base4k").walks > 0

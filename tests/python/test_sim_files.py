@@ -14,7 +14,7 @@ import pytest
 from jsonschema_rs import Validator
 
 import octavo
-from called import invoke
+from called import invoke, octavo_sim
 from octavo._core import designs
 from octavo.report.page import in_parts
 from octavo.report.sim import render_sim, sim_figures
@@ -42,12 +42,6 @@ TRACE = "synth:zipf?table=16MiB&references=20k"
 """Without register dependences."""
 PROGRAM = str(Path(__file__).parents[1] / "golden/traces/events.oct")
 """With register dependences."""
-
-
-def octavo_sim(*words: str) -> tuple[int, str]:
-    """The exit status, and the text on standard error."""
-    done = invoke("sim", *words)
-    return done.exit_code, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +97,9 @@ def test_documents_keep_to_the_schema(documents: dict[str, Any], validator: Vali
     assert {"execution_time.simulated", "execution_time.measured"} <= components
 
 
-def test_the_schema_refuses_others(documents: dict[str, Any], validator: Validator) -> None:
+def test_the_schema_refuses_other_documents(
+    documents: dict[str, Any], validator: Validator
+) -> None:
     document = documents["real"]
 
     def accepts(row: dict[str, Any]) -> bool:
@@ -208,7 +204,7 @@ def test_the_command_writes_the_result_of_the_call(tmp_path: Path) -> None:
     assert (status, "--force overwrites" in errors) == (2, True)
 
 
-def test_a_core_gives_times() -> None:
+def test_the_core_model_gives_times() -> None:
     status, errors = octavo_sim("--timing", "out-of-order", "--design", "base4k,thp", TRACE)
     assert status == 0
     for text in (
@@ -314,7 +310,7 @@ def test_invalid_options_are_refused(words: list[str], message: str, tmp_path: P
         (["memory.bytes=4KiB"], 125),
         (["memory.bytes=8KiB", "--design", "base4k,softvm,perfect_l1"], 125),
         (["memory.bytes=64KiB", "--warm-up", "20000"], 125),
-        # Until it stops, a design has counted.
+        # A design keeps the counts from before it stopped.
         (["memory.bytes=64KiB"], 0),
         # There is room for the page table of thp alone.
         (["memory.bytes=4128KiB"], 0),
@@ -343,7 +339,7 @@ def test_equal_misses_are_those_of_the_designs_that_have_the_level() -> None:
     ]
 
 
-def test_the_report_is_a_page_that_stands_alone() -> None:
+def test_the_report_is_self_contained() -> None:
     data = json.loads(json.dumps(report_data(octavo.sim(TRACE, interval=5000))))
     page = render_sim(data)
     assert_loads_nothing(page)
@@ -360,7 +356,7 @@ def test_the_report_is_a_page_that_stands_alone() -> None:
         assert "base4k" in json.dumps(figure)
 
 
-def test_an_answer_has_a_question_also_where_a_part_ran() -> None:
+def test_the_answer_of_a_partial_run_begins_with_its_question() -> None:
     answer = "Which design? thp: it is best. It takes more memory."
     assert in_parts(answer) == ("Which design?", "thp: it is best.", "It takes more memory.")
     partial = in_parts(f"For the part that ran: {answer}")
@@ -409,13 +405,13 @@ def test_ties_are_shown_as_ties() -> None:
 
 
 def test_figures_of_differences_have_the_signs_of_the_axes() -> None:
-    walk_cycles = {"base": 40_000, "hair": 39_990, "fast": 0}
+    walk_cycles = {"base": 40_000, "close": 39_990, "fast": 0}
     made = [machine(name, counts(walk_cycles=cycles)) for name, cycles in walk_cycles.items()]
     panels = difference_panels(report_data(sim_result([sim_process(made)])))
     figures = {
         one["design"]: one["figure"] for one in panels["Cycles, over base"].spec["data"]["values"]
     }
-    assert figures["hair"] == "0.0%, not resolved"
+    assert figures["close"] == "0.0%, not resolved"
     assert re.fullmatch("\N{MINUS SIGN}[0-9.]+%", figures["fast"])
 
 
@@ -432,7 +428,7 @@ def test_a_logarithmic_axis_has_numbers(low: float, high: float, ticks: list[flo
     assert log_ticks(low, high) == ticks
 
 
-def test_notes_say_why_walks_are_more_than_misses() -> None:
+def test_notes_explain_why_walks_exceed_misses() -> None:
     page = render_sim(report_data(octavo.sim(TRACE)))
     assert "page walks can be more than misses of the last TLB level" in page
 
@@ -456,7 +452,7 @@ def of_intervals(number: int) -> SimResult:
 
 
 @pytest.mark.parametrize("number", [1, MOST_POINTS, MOST_POINTS + 1, 5 * MOST_POINTS - 3])
-def test_long_series_are_put_together(number: int) -> None:
+def test_long_series_are_merged(number: int) -> None:
     series = report_data(of_intervals(number))["series"]
     walks = [value for value in series if value["what"].startswith("page walks")]
     assert len(walks) <= MOST_POINTS
@@ -503,7 +499,7 @@ def colours_of_designs(spec: Any) -> Iterator[dict[str, Any]]:
             yield from colours_of_designs(part)
 
 
-def test_a_report_is_made_anew(tmp_path: Path) -> None:
+def test_a_report_is_rebuilt(tmp_path: Path) -> None:
     place = tmp_path / "out"
     assert octavo_sim("-q", "-o", str(place), TRACE)[0] == 0
     page = (place / "report.html").read_text()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import octavo
-from called import invoke
+from called import octavo_sim
 from octavo.base.errors import OctavoError, UsageError
 from octavo.simulation.view import grids
 
 TRACE = "synth:zipf?table=16MiB&references=20k"
-
-
-def octavo_sim(*words: str) -> tuple[int, str]:
-    """The exit status, and the text on standard error."""
-    done = invoke("sim", *words)
-    return done.exit_code, done.stderr
 
 
 def test_a_guest_walks_two_tables() -> None:
@@ -28,17 +24,17 @@ def test_a_guest_walks_two_tables() -> None:
     plain, guest = native.design("thp"), nested.design("thp")
     assert guest.count("walker", "references") > plain.count("walker", "references")
     assert guest.count("walker", "references") == sum(
-        guest.count(f"walker.{whose}", "references") for whose in ("guest", "host")
+        guest.count(f"walker.{part}", "references") for part in ("guest", "host")
     )
     assert guest.count("walker", "splintered") > 0
     assert guest.count("host.os", "faults") > 0
-    # The guest does not know of its host.
+    # The guest's own work is the same as without a host.
     assert guest.count("os", "faults") == plain.count("os", "faults")
     assert guest.count("os", "page_table_bytes") == plain.count("os", "page_table_bytes")
     assert plain.count("host.os", "faults") == 0
 
 
-def test_parts_of_large_pages_of_the_host_are_pages() -> None:
+def test_parts_of_large_host_pages_are_not_splintered() -> None:
     """The nested TLB holds 2 MiB of pages of 256 MiB, as if they were pages of 2 MiB."""
     trace = "synth:strided?bytes=512MiB&stride=4KiB&references=400k"
     tps = octavo.sim(trace, designs=["tps"], virtualised=True, check=True).design("tps")
@@ -62,7 +58,7 @@ def test_every_other_design_runs_in_a_guest() -> None:
         assert one.count("host.os", "resident_bytes") > 0, name
 
 
-def test_faults_of_a_host_take_huge_pages_but_not_those_with_gaps() -> None:
+def test_faults_of_a_host_prevent_huge_pages_but_not_gapped_ones() -> None:
     settings = ["host.memory.bytes=64MiB", "memory.bytes=32MiB"]
     settings.append(f"host.memory.fragmentation={FAULTS}")
     designs = ["thp", "gtsm"]
@@ -83,11 +79,21 @@ def test_the_table_shows_the_host() -> None:
     assert "faults of the host" not in [row[0] for grid in grids(native) for row in grid.rows]
 
 
-def test_options_make_settings() -> None:
-    status, shown = octavo_sim("--virtualised", "--set", "host.tlbs_hold=halves", TRACE)
+@pytest.mark.parametrize(
+    ("options", "key", "value"),
+    [
+        (("--virtualised", "--set", "host.tlbs_hold=halves"), "tlbs_hold", "halves"),
+        (("--host-policy", "thp:max_ptes_none=0"), "policy", "thp:max_ptes_none=0"),
+    ],
+)
+def test_options_become_settings(
+    options: tuple[str, ...], key: str, value: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "result.json"
+    status, shown = octavo_sim(*options, "--json", str(file), TRACE)
     assert status == 0, shown
-    status, shown = octavo_sim("--host-policy", "thp:max_ptes_none=0", "--json", "-", TRACE)
-    assert status == 0, shown
+    machine = json.loads(file.read_text())["run"]["configuration"]["machine"]
+    assert machine["host"][key] == value
 
 
 @pytest.mark.parametrize(
@@ -139,8 +145,6 @@ def test_settings_of_python_are_those_of_the_command_line() -> None:
     ("choice", "option"),
     [({"virtualised": True}, "--virtualised"), ({"host_policy": "thp"}, "--host-policy")],
 )
-def test_a_host_that_is_asked_for_and_taken_away_is_refused(
-    choice: dict[str, Any], option: str
-) -> None:
+def test_a_host_both_requested_and_removed_is_refused(choice: dict[str, Any], option: str) -> None:
     with pytest.raises(UsageError, match=f"{option} wants a host"):
         octavo.sim(TRACE, **choice, settings=["host=none"])

@@ -50,7 +50,7 @@ def test_a_trace_that_names_no_program_has_a_placeholder(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("trace", "place"), [(SPARSE, 0), ("synth:gups?table=8KiB&updates=100k", 1)]
 )
-def test_the_origin_of_costs_is_said_once(trace: str, place: int) -> None:
+def test_the_origin_of_costs_is_reported_once(trace: str, place: int) -> None:
     """In the answer, or in the first piece of advice where the answer has no gain."""
     texts = [item["text"] for item in octavo.run(trace).advice]
     labelled = [at for at, text in enumerate(texts) if "(walk " in text]
@@ -66,4 +66,4 @@ def test_a_trace_of_fetches_alone_is_judged_by_the_machines_walks(tmp_path: Path
     walks = dict(zip(grid.head, grid.rows[0], strict=True))
     assert (walks["code\nwalks"], walks["data\nwalks"]) == ("20.0 k", "")
     code = next(item["text"] for item in result.advice if item.get("stream") == "fetch")
-    assert "age walks" in code, code
+    assert "page walks" in code.lower(), code
