@@ -1,5 +1,5 @@
 """The corpus: cases.toml has the commands, rows/ the kept rows of each case, and renames.toml the
-names in rows that have changed since."""
+names in rows that were changed after the rows were kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROSE = {
 }
 """Fields of nested documents that are left out everywhere, as they hold sentences."""
 
-OF_TODAY = {
+OF_ENVIRONMENT = {
     "about",
     "bytes",
     "bytes_per_reference",
@@ -54,7 +54,7 @@ OF_TODAY = {
     "usable_page_size",
     "written_by",
 }
-"""Top-level fields that are left out: they depend on this machine, or on versions of libraries."""
+"""Top-level fields that are left out: they depend on this machine or on versions of libraries."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Cases:
         return cls(inputs, commands)
 
     def make_inputs(self, directory: Path) -> None:
-        """Makes all inputs of the cases in the directory where they run, the working directory."""
+        """Makes all inputs of the cases in the directory in which they run."""
         inputs.make(directory)
         for kept in (HERE / "traces").glob("*.oct"):
             (directory / kept.name).write_bytes(kept.read_bytes())
@@ -85,7 +85,7 @@ class Cases:
 
 
 def run(command: list[str]) -> list[Row]:
-    """All rows that a command gives, in canonical order."""
+    """All rows of a command's result, in canonical order."""
     group, *rest = command
     document = studies.document(rest[0], _document) if group == "reproduce" else _document(command)
     return sorted(_rows_of(document), key=_order)
@@ -97,7 +97,7 @@ def _document(command: Sequence[str]) -> Row:
 
 
 def _octavo(command: list[str]) -> str:
-    # Walk costs without a hypervisor, so that rows are the same in a virtual machine.
+    # Walk costs are those without a hypervisor, so that rows are the same in a virtual machine.
     with patch.object(walk_costs, "cpu_field", return_value=None):
         done = CliRunner().invoke(app, command, prog_name="octavo")
     if done.exit_code:
@@ -109,22 +109,22 @@ def _octavo(command: list[str]) -> str:
 
 def _rows_of(document: Row) -> Iterator[Row]:
     if "rows" not in document:
-        yield from _leaves("", _without_today(document))
+        yield from _leaves("", _without_environment(document))
         return
     yield from document["rows"]
     about = document["run"]
     yield from _leaves("run", {key: about[key] for key in ("trace_hash", "processes", "partial")})
     for advice in document.get("advice", [])[1:]:  # the first one is prose
         place = f"advice.{advice['scope']}.{advice.get('region')}.{advice.get('stream')}"
-        yield from _leaves(place, _without_today(advice))
+        yield from _leaves(place, _without_environment(advice))
 
 
-def _without_today(document: Row) -> Row:
-    return {name: value for name, value in document.items() if name not in OF_TODAY}
+def _without_environment(document: Row) -> Row:
+    return {name: value for name, value in document.items() if name not in OF_ENVIRONMENT}
 
 
 def _leaves(path: str, value: Any) -> Iterator[Row]:
-    """Every number and word of a nested document, as a row with its place."""
+    """Every number and word of a nested document, each as a row with its path."""
     if isinstance(value, dict):
         for name, part in value.items():
             if name == "ours" and isinstance(part, str):  # a sentence: only its numbers are kept
@@ -158,7 +158,7 @@ def split(row: Row) -> tuple[Row, Row]:
 
 
 def keep(case: str, rows: list[Row]) -> None:
-    """Writes the rows of a case, the same bytes for the same rows."""
+    """Writes the rows of a case; equal rows give equal bytes."""
     text = "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows)
     ROWS.mkdir(exist_ok=True)
     kept_in(case).write_bytes(lzma.compress(text.encode(), preset=9))
@@ -193,7 +193,7 @@ class Renames:
             tables.pop("columns", {}), tables.pop("counters", {}), tables.pop("values", {})
         )
         if tables:
-            raise ValueError(f"renames.toml: no table `{next(iter(tables))}` is known")
+            raise ValueError(f"renames.toml: unknown table `{next(iter(tables))}`")
         return renames
 
     def all(self) -> set[str]:
@@ -203,7 +203,7 @@ class Renames:
         return values | columns | {f"counters.{old}" for old in self.counters}
 
     def apply(self, row: Row) -> Row:
-        """The row as it would be kept today. Values change first, then columns."""
+        """The row with current names. Values are renamed first, then columns."""
         renamed = {column: self._value(column, value) for column, value in row.items()}
         both = f"{row.get('component')} {row.get('counter')}"
         if both in self.counters:
@@ -231,7 +231,7 @@ SHOWN, MAX_LINE = 12, 300
 
 
 def differences(expected: Iterable[Row], found: Iterable[Row]) -> list[str]:
-    """The differences, a line each: the rows' key, the expected and the found values."""
+    """The differences, one per line: the key of the rows, the expected and the found values."""
     before_by_key, now_by_key = _by_key(expected), _by_key(found)
     lines = []
     for key in sorted(before_by_key.keys() | now_by_key.keys()):

@@ -1,4 +1,4 @@
-"""Traces and files that the cases read, generated again each time with the same contents."""
+"""Traces and files that the cases read, generated with the same contents each time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Reference = tuple[str, int, int]
 
 
 def references(count: int) -> Iterator[Reference]:
-    """Instructions in a loop; after every second one, a load or a store in one of 300 pages."""
+    """Instructions in a loop, with a load or store in one of 300 pages after every second one."""
     state = 1
     for n in range(count):
         yield "fetch", 0x40_1000 + n % 1500 * 4, 4
@@ -27,7 +27,7 @@ def references(count: int) -> Iterator[Reference]:
 
 
 def pinatrace(count: int) -> bytes:
-    """The text of Pin's example tool: data references only."""
+    """The text of Pin's example tool pinatrace, which has data references only."""
     letters = {"load": "R", "store": "W"}
     lines = (
         f"0x401000: {letters[kind]} {address:#x}\n"
@@ -122,7 +122,7 @@ fill = "victim"
 
 
 def make(directory: Path) -> None:
-    """Writes the inputs that no command of Octavo makes; cases.toml has commands for the others."""
+    """Writes the inputs that are not made by the commands in cases.toml."""
     (directory / "data.pinatrace").write_bytes(pinatrace(4000))
     (directory / "requests.ptrc").write_bytes(gem5(4000))
     (directory / "thread.memtrace").write_bytes(drmemtrace(4000))

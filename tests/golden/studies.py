@@ -1,5 +1,5 @@
-"""The documents of the reproductions, from small traces in place of programs: the numbers that a
-study computes from the rows of its passes, and its answers to the claims.
+"""The documents of the reproductions, with small traces in place of programs: the numbers that a
+study computes from the rows of its simulations, and its answers to the claims.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from octavo.studies.tailored_page_sizes import measurement, memory
 
 Document = dict[str, Any]
 Run = Callable[[Sequence[str]], Document]
-"""Runs a command of octavo, which gives a document."""
+"""Runs a command of octavo and returns its document."""
 
 PROGRAMS = {"events": "events.oct", "zipf": "zipf.oct", "gups": "gups.oct"}
 
@@ -64,7 +64,7 @@ def _tailored_page_sizes(run: Run) -> Document:
         "--set",
         "tlb.l2.main.entries=48",
     ]
-    turns = ["--processes", "asid", "--quantum", "1000"]
+    time_slicing = ["--processes", "asid", "--quantum", "1000"]
 
     def measured(name: str, trace: str) -> measurement.Measurement:
         subject = Subject(Program(name, (trace,)), "workload", {})
@@ -74,7 +74,7 @@ def _tailored_page_sizes(run: Run) -> Document:
         scarce = to_settings(memory.fragmented(counted["base4k"].resident_bytes))
         compared = ["--design", ",".join(measurement.DESIGNS[:-1])]
         short = run([*simulate, *scarce, *compared, trace])
-        shared = run([*simulate, *turns, *compared, trace, trace])
+        shared = run([*simulate, *time_slicing, *compared, trace, trace])
         instructions = tailored_page_sizes.instructions_of(empty)
         return tailored_page_sizes.measure(subject, touched, instructions, counted, short, shared)
 
@@ -104,7 +104,7 @@ def _softvm(run: Run) -> Document:
 
 
 def _perforated_pages(run: Run) -> Document:
-    place = Path.cwd()
+    directory = Path.cwd()
 
     def done(passes: Sequence[Pass]) -> Done:
         return Done({task.key: run(task.arguments) for task in passes}, {}, False)
@@ -118,9 +118,9 @@ def _perforated_pages(run: Run) -> Document:
         random_accesses.Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
     ]
     faults = [random_accesses.Faults(portion, "dispersed") for portion in (0.02, 0.1)]
-    passes = list(random_accesses.grid_passes(grid, size, place))
+    passes = list(random_accesses.grid_passes(grid, size, directory))
     grid_rows = random_accesses.grid_rows(grid, done(passes))
-    passes = list(random_accesses.fault_passes(faults, size, place))
+    passes = list(random_accesses.fault_passes(faults, size, directory))
     fault_rows = random_accesses.fault_rows(faults, done(passes))
     none, *fragmented = (row for row in grid_rows if row.point.is_allocated)
     rows = [programs.ProgramRow(row.point.fragments, row.designs) for row in fragmented]

@@ -1,4 +1,4 @@
-"""Each case gives the kept rows, apart from renames."""
+"""Each case has the kept rows, apart from renames."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ def renames() -> Renames:
 
 
 @pytest.mark.parametrize("case", CASES.commands)
-def test_rows_are_those_kept(case: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_equal_the_kept_ones(
+    case: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(directory)
     lines = differences(map(renames().apply, corpus.kept(case)), corpus.run(CASES.commands[case]))
     if lines:
         pytest.fail(corpus.report(case, lines), pytrace=False)
 
 
-def test_every_kept_file_is_of_a_case() -> None:
+def test_every_kept_file_belongs_to_a_case() -> None:
     assert set(corpus.ROWS.iterdir()) == set(map(corpus.kept_in, CASES.commands))
 
 
@@ -90,7 +92,7 @@ KEPT: list[Row] = [
 ]
 
 
-def test_the_same_rows_in_another_order_are_no_difference() -> None:
+def test_the_order_of_rows_is_no_difference() -> None:
     assert differences(KEPT, reversed(KEPT)) == []
 
 
@@ -144,11 +146,11 @@ def test_an_unneeded_rename_is_detected() -> None:
 
 
 def test_an_unknown_table_of_renames_is_refused() -> None:
-    with pytest.raises(ValueError, match="no table `counter`"):
+    with pytest.raises(ValueError, match="unknown table `counter`"):
         Renames.read('[counter]\na = "b"\n')
 
 
-def test_two_counters_do_not_become_one() -> None:
+def test_a_rename_does_not_merge_two_counters() -> None:
     merged = Renames.read('[values.counter]\nstale = "misses"\n[values.component]\nos = "tlb.l2"\n')
     found = [KEPT[0], KEPT[2]]
     assert len(differences(map(merged.apply, KEPT), found)) == 1

@@ -10,12 +10,12 @@ FACTOR = int(os.environ.get("OCTAVO_CASES", "1"))
 
 
 def cases(usual: int) -> int:
-    """The number of cases of a test that has `usual` by default."""
+    """The number of cases of a test whose default number is `usual`."""
     return usual * FACTOR
 
 
 def use_profile() -> None:
-    """Sets no time limit for a case, as another process may have the processor."""
+    """Loads the settings of property tests. Cases have no time limit: other processes may run."""
     is_usual = "OCTAVO_CASES" not in os.environ
     settings.register_profile(
         "octavo", max_examples=cases(100), deadline=None, derandomize=is_usual

@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def finish() -> Callable[..., RunResult]:
-    """Makes a RunResult of a fake Result, as a run would."""
+    """Makes a RunResult from a fake Result, as a run does."""
 
     def make(
         result: Result,
@@ -77,7 +77,7 @@ def finish() -> Callable[..., RunResult]:
 
 @pytest.fixture
 def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with only a fake Valgrind and a fake tool."""
+    """A directory with a fake Valgrind and a fake tool, which is the only one on PATH."""
     tools = tmp_path / "tools"
     tools.mkdir()
     write_script(tools / "valgrind", "echo valgrind-3.22.0")
@@ -89,7 +89,7 @@ def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch, fake_tools: Path) -> Callable[[FakeRun], None]:
-    """Replaces the tracer by a fake run, for tests of the command line."""
+    """Installs a fake run in place of the tracer, for tests of the command line."""
     write_script(fake_tools / "prog", "exit 0")
 
     def install(run: FakeRun) -> None:

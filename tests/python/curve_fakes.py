@@ -1,4 +1,4 @@
-"""Fake curves for tests: each test chooses its numbers."""
+"""Fake curves with numbers that each test chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from octavo._core import TwoSizesCurves as CorePair
 
 Misses = Callable[[int, int, int], int]
-"""Of a page size, sets and ways; a fully associative TLB has one set."""
+"""Misses by page size, sets and ways; a fully associative TLB has one set."""
 Index = Literal["small", "large", "exact", "split-small", "split-large"]
 
 INDEXES: tuple[Index, ...] = ("small", "large", "exact", "split-small", "split-large")
@@ -28,10 +28,12 @@ def words(numbers: Iterable[int]) -> bytes:
 
 
 def full(misses: Misses, page_size: int, entries: int) -> bytes:
+    """Misses of fully associative TLBs of 1 to `entries` entries."""
     return words(misses(page_size, 1, ways) for ways in range(1, entries + 1))
 
 
 def table(misses: Misses, page_size: int, most_sets: int) -> bytes:
+    """Misses of set-associative TLBs of 1, 2, 4 … `most_sets` sets, for each number of ways."""
     return words(
         misses(page_size, 1 << level, ways)
         for level in range(most_sets.bit_length())
@@ -40,7 +42,7 @@ def table(misses: Misses, page_size: int, most_sets: int) -> bytes:
 
 
 def falling(page_size: int, sets: int, ways: int) -> int:
-    """Misses that fall with each larger parameter and differ for every TLB."""
+    """Misses that fall with each larger parameter and are different for each TLB."""
     return 10**9 // (page_size * sets * ways + sets)
 
 
@@ -93,7 +95,7 @@ def stream_curves(
     misses: Misses = falling,
     program_references: int | None = None,
 ) -> CoreCurves:
-    """A stream with a working set in bytes, summed over references, of page size times window."""
+    """Curves of a stream. The working set, summed over references, is `window` pages."""
     sizes, entries, sets = (
         configuration.page_sizes,
         configuration.max_entries,

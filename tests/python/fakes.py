@@ -1,4 +1,4 @@
-"""Fake results and runs for tests: each test chooses its numbers."""
+"""Fake results and runs with numbers that each test chooses."""
 
 import itertools
 import stat
@@ -35,7 +35,7 @@ Stream = Literal["fetch", "data"]
 def curves(
     stream: Stream, misses: Sequence[int], *, accesses: int = 10**9, entries: Sequence[int] = (64,)
 ) -> list[Curve]:
-    """Curves over SIZES; each further level misses half as often as the one before."""
+    """Curves over SIZES. Each further level has half of the misses of the level before."""
     made: list[Curve] = []
     for size, number in zip(SIZES, misses, strict=False):
         looked_up = accesses
@@ -75,7 +75,7 @@ def footprints(
 
 FLAT = (0.0,) * len(SIZES)
 UNKNOWN = Touched()
-"""No page that another process could have, too."""
+"""Without pages that other processes may share."""
 
 
 def region(
@@ -263,7 +263,7 @@ class FakeRun:
 
 
 def write_calibration(path: Path, tables: str) -> None:
-    """A calibration of this processor at 2.5 GHz, with these tables."""
+    """Writes a calibration of this processor at 2.5 GHz with the given tables."""
     model, cpuid = processor()
     path.write_text(
         f"""format = 1
@@ -282,13 +282,13 @@ virtualised = true
 
 
 def write_script(path: Path, body: str) -> None:
-    """An executable shell script."""
+    """Writes an executable shell script."""
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
 def finished(processes: Sequence[Any], scope: Scope) -> tuple[dict[str, Any], Any]:
-    """The manifest of a run of made-up processes, and the run as the extension would give it."""
+    """The manifest of a run of made-up processes, and the run in the form of the extension."""
     counted: Any = {
         "exit": exited(),
         "elapsed_seconds": 1.5,

@@ -1,4 +1,4 @@
-"""Simple models of TLBs that take one reference at a time, written from the paper."""
+"""Simple models of TLBs that handle one reference at a time, written from the paper."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Lru:
         self.misses = 0
 
     def look_up(self, at: int, page: object) -> bool:
-        """Looks a page up and inserts it; returns whether it was there."""
+        """Looks up a page and inserts it on a miss; returns whether it hit."""
         lru = self.sets[at % len(self.sets)]
         hit = page in lru
         if hit:
@@ -52,7 +52,7 @@ class Lru:
         return hit
 
     def invalidate(self, page: object) -> None:
-        """Takes the page out of every set."""
+        """Removes the page from every set."""
         for lru in self.sets:
             lru.pop(page, None)
 
@@ -73,8 +73,8 @@ def misses(
 
 
 def working_set(stream: Sequence[Sequence[int]], page_size: int, window: int) -> float:
-    """The average bytes in the window, which includes the current reference. The stream is in the
-    program's time.
+    """The average bytes in the window, which includes the current reference. The stream has an
+    element for each reference of the program.
     """
     pages = [{page * BASE // page_size for page in pages} for pages in stream]
     total = 0
@@ -104,8 +104,8 @@ class TwoSizes:
         self.byte_refs = 0
 
     def run(self, program: Sequence[Sequence[int]], looked_up: Sequence[bool]) -> TwoSizes:
-        """Takes all references of a program: each first moves the window, then decides page sizes,
-        once. Only references with True in `looked_up` are looked up.
+        """Runs all references of a program: each first moves the window, and then decides page
+        sizes once. Only references with True in `looked_up` are looked up in the TLB.
         """
         for time, (pages, is_looked_up) in enumerate(zip(program, looked_up, strict=True)):
             blocks = list(dict.fromkeys(page * BASE // self.small for page in pages))

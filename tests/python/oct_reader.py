@@ -1,7 +1,7 @@
 """A reader of native traces, written from docs/trace-format.md alone.
 
-It is independent of Octavo, is written to be read, and refuses a file that violates anything that
-can be checked.
+It is independent of Octavo's code, is written to be read, and refuses a file that violates any rule
+that can be checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ZSTD = pyarrow.Codec("zstd")
 MANIFEST, STREAM_BEGINS, CHUNK, STREAM_ENDS, INDEX = range(1, 6)
 ITEMS = ("fetch", "load", "store", "modify")
 DEFINITION, ALLOCATION_STACK = 1, 19
-# The other records by kind: a name, how many words, and whether a path comes behind them.
+# The other records by kind: the name, the number of words, and whether a path follows them.
 RECORDS = {
     2: ("process", 14, True),
     3: ("map", 6, True),
@@ -53,7 +53,7 @@ RECORDS = {
 
 
 class Damaged(Exception):
-    """The file is not as docs/trace-format.md says."""
+    """The file violates docs/trace-format.md."""
 
 
 def check(holds: bool, what: str) -> None:
@@ -63,7 +63,7 @@ def check(holds: bool, what: str) -> None:
 
 
 class Reference(NamedTuple):
-    """An access to memory; its instruction is the number in the stream, from 0."""
+    """An access to memory. `instruction` is the number of its instruction in the stream, from 0."""
 
     stream: int
     instruction: int
@@ -74,7 +74,7 @@ class Reference(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A record that is not a definition; its instruction is the number of those before it."""
+    """A record that is not a definition. `instruction` is the number of instructions before it."""
 
     stream: int
     instruction: int
@@ -90,9 +90,9 @@ class Item(NamedTuple):
     size: int
     guarded: bool
     atomic: bool
-    address: int  # of a fetch; of data the offset from the address of its group
+    address: int  # of a fetch; for data, the offset from the address of its group
     joined: bool
-    offset: int  # its instruction in the segment, -1 being the last one of the segment before
+    offset: int  # its instruction in the segment; -1 is the last one of the segment before
 
 
 class Segment(NamedTuple):
@@ -113,7 +113,7 @@ class Frame(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A chunk's words; the counts are the instructions before it, its own instructions, its
+    """A chunk's words. The counts are the instructions before it, its own instructions, and its
     references.
     """
 
@@ -124,7 +124,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Stream:
-    """A stream: the contents of its two frames, and the items of its chunks."""
+    """A stream: the contents of its first and last frame, and the totals of its chunks."""
 
     begin: dict[str, Any]
     end: dict[str, Any] | None = None
@@ -135,7 +135,7 @@ class Stream:
 
 
 class Trace:
-    """A native trace, to be read once: by `chunks`, or by `entries`, which interprets them."""
+    """A native trace. It is read once: by `chunks`, or by `entries`, which interprets chunks."""
 
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
@@ -170,7 +170,7 @@ class Trace:
         return Frame(kind, stream, (counts[0], counts[1], counts[2]), first, second)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The words of all streams, chunk by chunk; manifest and streams become known meanwhile."""
+        """The words of all streams, chunk by chunk. Also sets the manifest and the streams."""
         for frame in self.frames():
             check(self.manifest is not None or frame.kind == MANIFEST, "a manifest comes first")
             if frame.kind == MANIFEST:
@@ -235,7 +235,7 @@ def decode(first: bytes, second: bytes) -> tuple[int, int, array[int]]:
     words: array[int] = array("Q")
     executed = at = seen = last = before_last = 0
     next_symbol = iter(symbols)
-    for gap in [*gaps, e - sum(gaps)]:  # the executions before each record and those at the end
+    for gap in [*gaps, e - sum(gaps)]:  # executions before each record, and after the last one
         for _ in range(gap):
             which = next(sequence)
             if which >= seen:
@@ -255,12 +255,12 @@ def decode(first: bytes, second: bytes) -> tuple[int, int, array[int]]:
             end = at + 1 + records[at] % 2**32
             words.extend(records[at:end])
             at = end
-    check((executed, at, seen, len(words)) == (e, w, s, e + a + w), "what a chunk holds")
+    check((executed, at, seen, len(words)) == (e, w, s, e + a + w), "the contents of a chunk")
     return instructions, references, words
 
 
 def interpret(chunk: Chunk, segments: list[Segment]) -> Iterator[Reference | Event]:
-    """Decodes a chunk's words by the definitions of its stream, which it may extend."""
+    """Decodes a chunk's words by the definitions of its stream. The chunk may add definitions."""
     words, (instruction, instructions, references) = chunk.words, chunk.counts
     at, last = 0, instruction + instructions
     while at < len(words):
@@ -286,7 +286,7 @@ def interpret(chunk: Chunk, segments: list[Segment]) -> Iterator[Reference | Eve
             yield Reference(chunk.stream, number, kind, address, size, atomic)
             references -= 2 if kind == "modify" else 1
         instruction += segment.instructions
-    check((instruction, references) == (last, 0), "what a chunk's executions make")
+    check((instruction, references) == (last, 0), "the counts of a chunk")
 
 
 def define(words: array[int], segments: list[Segment]) -> None:
@@ -323,7 +323,7 @@ def define(words: array[int], segments: list[Segment]) -> None:
 
 def event(stream: int, instruction: int, kind: int, words: array[int]) -> Event:
     """A record that is not a definition."""
-    if kind == ALLOCATION_STACK:  # the names of the functions are left out
+    if kind == ALLOCATION_STACK:  # without the names of the functions
         return Event(
             stream, instruction, "allocation stack", (words[0], *words[2 : 2 + words[1]]), None
         )

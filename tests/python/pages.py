@@ -1,4 +1,4 @@
-"""Helpers to test the page of a report."""
+"""Helpers for tests of a report's page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SCRIPT = re.compile(r"<script([^>]*)>(.*?)</script>", flags=re.DOTALL)
 
 
 def charts_of(page: str) -> dict[str, Any]:
-    """The charts that a page holds, by the identifier of their place."""
+    """The charts of a page, by the identifier of their element."""
     (text,) = (body for about, body in _SCRIPT.findall(page) if "application/json" in about)
     charts: dict[str, Any] = json.loads(text)
     for name in charts:
@@ -19,7 +19,7 @@ def charts_of(page: str) -> dict[str, Any]:
 
 
 def assert_loads_nothing(page: str) -> None:
-    """Checks that a page is whole without any other file or place."""
+    """Asserts that a page loads no other file and nothing from the network."""
     markup = _SCRIPT.sub("", page)
     assert re.findall(r"\ssrc=|@import|url\(|<script", markup) == []
     assert re.findall(r"<link[^>]*href=\"(?!data:)", markup) == []

@@ -10,13 +10,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The schema of the documents of a command."""
+    """The schema of a command's documents."""
     schema: dict[str, Any] = json.loads((DOCS / f"{kind}.schema.json").read_text())
     return schema
 
 
 def validator_of(kind: str) -> jsonschema_rs.Validator:
-    """A validator of the documents of a command; checks the schema itself, too."""
+    """A validator of a command's documents. The schema itself is checked as well."""
     schema, run = schema_of(kind), schema_of("run")
     jsonschema_rs.meta.validate(schema)
     known = jsonschema_rs.Registry([(run["$id"], run)])
@@ -24,7 +24,7 @@ def validator_of(kind: str) -> jsonschema_rs.Validator:
 
 
 def first_error(validator: jsonschema_rs.Validator, document: Any) -> str | None:
-    """The faults of a document against its schema, with their places; none in a valid one."""
+    """The first error of a document against its schema, with its place; None if it is valid."""
     for error in validator.iter_errors(document):
         return f"{error.instance_path}: {error.message[:300]}"
     return None

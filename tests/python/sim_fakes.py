@@ -1,5 +1,5 @@
-"""Fake simulations for tests, with numbers that each test chooses, and a stream with counts that
-are computed by hand.
+"""Fake simulations with numbers that each test chooses, and a stream whose counts are computed by
+hand.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Counts = Mapping[tuple[str, str], int]
 
 STRIDED = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
-"""Ten rounds over 1024 pages, a load each, with four instructions of one page of code: 40960. The
-table begins where two large pages do."""
+"""Ten rounds over 1024 pages: 10240 loads, and four instructions per load, 40960 in one page of
+code. The table is two aligned pages of 2 MiB."""
 
 
 def counters_of(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
@@ -30,7 +30,7 @@ def counters_of(result: SimResult, name: str, component: str, *counters: str) ->
 def counts(
     *, walk_cycles: int = 0, tlb_cycles: int = 0, resident: int = 0, **more: int
 ) -> dict[tuple[str, str], int]:
-    """Counters of a design; `more` are those of `os`."""
+    """Counters of a design; `more` are counters of `os`."""
     return {
         ("core", "cycles_data"): 500,
         ("core", "cycles_fetches"): 100,

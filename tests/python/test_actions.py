@@ -94,7 +94,7 @@ def commands(actions: list[Action]) -> str:
     return "\n".join(item.command for item in actions)
 
 
-def test_the_settings_are_read_as_they_are(tmp_path: Path) -> None:
+def test_settings_of_the_machine_are_read(tmp_path: Path) -> None:
     found = machine(
         tmp_path,
         sizes={64: "always inherit [madvise] never", 2048: "always [inherit] madvise never"},
@@ -139,7 +139,7 @@ def test_an_old_glibc_and_kernel_offer_less(tmp_path: Path) -> None:
     assert "MADV_COLLAPSE" not in actions[0].text
 
 
-def test_what_is_off_is_switched_on_first(tmp_path: Path) -> None:
+def test_disabled_huge_pages_are_enabled_first(tmp_path: Path) -> None:
     actions = actions_for(
         data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="always madvise [never]")
     )
@@ -168,7 +168,7 @@ def test_under_always_malloc_grows_in_steps_that_huge_pages_fit_into(tmp_path: P
     ]
 
 
-def test_without_thp_hugetlbfs_is_left(tmp_path: Path) -> None:
+def test_hugetlbfs_is_advised_without_thp(tmp_path: Path) -> None:
     found = machine(tmp_path, thp=None, hugetlb=(2048,))
     actions = actions_for(data_advice(MISS_UNTIL_2M), found)
     assert kinds(actions) == ["note", "hugetlbfs"]
@@ -178,13 +178,15 @@ def test_without_thp_hugetlbfs_is_left(tmp_path: Path) -> None:
     assert "hugetlb=2" in commands(actions)
 
 
-def test_a_size_between_is_answered_with_the_next_that_the_tlb_has(tmp_path: Path) -> None:
+def test_a_size_without_tlb_entries_is_replaced_by_the_next_one(tmp_path: Path) -> None:
     actions = actions_for(data_advice(MISS_UNTIL_64K), machine(tmp_path))
     assert "no TLB entries of 64 KiB; the next it has is 2 MiB" in actions[0].text
     assert kinds(actions)[1:] == ["malloc", "madvise"]
 
 
-def test_a_size_between_is_refused_where_the_next_takes_too_much_memory(tmp_path: Path) -> None:
+def test_a_size_without_tlb_entries_is_refused_if_the_next_takes_too_much_memory(
+    tmp_path: Path,
+) -> None:
     found = machine(tmp_path, sizes={64: "always inherit madvise [never]"})
     actions = actions_for(data_advice(MISS_UNTIL_64K, STEEP), found)
     assert "800% more memory; on this machine keep 4 KiB" in actions[0].text
@@ -225,7 +227,7 @@ def test_huge_pages_that_would_hurt_are_kept_off(tmp_path: Path) -> None:
     assert "MADV_NOHUGEPAGE" in commands(actions_for(heap, found))
 
 
-def test_nothing_to_do_where_nothing_changes(tmp_path: Path) -> None:
+def test_no_action_is_given_for_unchanged_pages(tmp_path: Path) -> None:
     assert actions_for(data_advice((0,) * 10, STEEP), machine(tmp_path)) == []
 
 
@@ -248,7 +250,7 @@ def test_file_text(tmp_path: Path, config: str | None, message: str) -> None:
     assert message in actions[1].text
 
 
-def test_file_text_where_khugepaged_may(tmp_path: Path) -> None:
+def test_file_text_with_read_only_thp(tmp_path: Path) -> None:
     found = machine(tmp_path, config="CONFIG_READ_ONLY_THP_FOR_FS=y\n")
     assert kinds(actions_for(region_advice("prog text"), found)) == ["linker", "madvise"]
 
@@ -270,7 +272,7 @@ def test_the_command_names_the_program(tmp_path: Path) -> None:
     ("setting", "lines"),
     [("always inherit madvise [never]", 2), ("always [madvise] never", 1)],
 )
-def test_only_what_is_off_is_to_be_switched_on(tmp_path: Path, setting: str, lines: int) -> None:
+def test_only_disabled_settings_are_changed(tmp_path: Path, setting: str, lines: int) -> None:
     found = machine(tmp_path, sizes={64: setting})
     actions = actions_for(data_advice(MISS_UNTIL_64K, STEEP), found)
     assert kinds(actions) == ["note", "note", "malloc"]
@@ -279,14 +281,14 @@ def test_only_what_is_off_is_to_be_switched_on(tmp_path: Path, setting: str, lin
     assert usable_size(data_advice(MISS_UNTIL_64K, STEEP), found) == 4 * KIB
 
 
-def test_the_size_to_use_comes_with_its_figures(tmp_path: Path) -> None:
+def test_the_replacing_size_is_given_with_its_misses(tmp_path: Path) -> None:
     advice = data_advice(MISS_UNTIL_64K)
     found = machine(tmp_path)
     assert usable_size(advice, found) == 2 * MIB
     assert "2 MiB, with 0 misses per 1000 instructions" in actions_for(advice, found)[0].text
 
 
-def test_a_size_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
+def test_an_unmeasured_size_is_reported_as_such(tmp_path: Path) -> None:
     advice = data_advice(MISS_UNTIL_64K)
     few = replace(advice, case=replace(advice.case, points=advice.case.points[:5]))
     message = actions_for(few, machine(tmp_path))[0].text
@@ -355,7 +357,7 @@ def test_shared_memory_without_a_mount_has_the_setting_of_shared_memory(
         (None, "6.18.1", "cannot be read here", False),
     ],
 )
-def test_data_of_files_get_what_their_file_system_has(
+def test_advice_on_data_of_files_depends_on_the_file_system(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     system: str | None,
@@ -407,7 +409,7 @@ def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> Non
     assert "Here:" not in action.text
 
 
-def test_the_line_to_paste_keeps_the_options_that_the_user_has_set(
+def test_the_line_to_paste_keeps_options_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")

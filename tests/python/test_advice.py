@@ -44,7 +44,7 @@ def for_data(misses: Sequence[int], growth: Sequence[float] = FLAT, **options: i
     return data
 
 
-def test_the_knee_is_the_smallest_size_past_which_misses_hardly_fall() -> None:
+def test_the_knee_is_the_smallest_size_beyond_which_misses_hardly_fall() -> None:
     advice = for_data(KNEE_AT_16K)
     assert advice.page_size == 16 * KIB
     assert advice.reason == "misses-flat"
@@ -53,8 +53,8 @@ def test_the_knee_is_the_smallest_size_past_which_misses_hardly_fall() -> None:
     assert "Misses fall from 10.000 to 0.300 per 1000 instructions" in advice.text
 
 
-def test_memory_of_a_whole_program_is_no_more_than_was_resident_at_one_time() -> None:
-    """The program unmaps memory and maps more, so all memory that it ever touched grows little."""
+def test_memory_of_a_whole_program_is_its_peak_resident_size() -> None:
+    """The program unmaps memory and maps more, so that the total of touched memory grows little."""
     freed = process(0, data_misses=KNEE_AT_16K, data_base=80 * MIB, data_growth=[0, *[0.05] * 9])
     freed["footprints"][-10:] = footprints("all", [0, *[0.5] * 9], base=90 * MIB, peak=20 * MIB)
     _, data = advise(freed)
@@ -64,7 +64,7 @@ def test_memory_of_a_whole_program_is_no_more_than_was_resident_at_one_time() ->
     assert data.case.at(16 * KIB).touched_bytes == 30 * MIB
 
 
-def test_where_memory_starts_to_grow_is_said() -> None:
+def test_the_size_where_memory_starts_to_grow_is_reported() -> None:
     advice = for_data(KNEE_AT_16K, [0, 0.01, 0.02, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     assert advice.page_size == 16 * KIB
     assert advice.case.grows_from == 32 * KIB
@@ -87,7 +87,7 @@ def test_memory_may_forbid_every_larger_size() -> None:
 
 
 def test_little_memory_is_no_reason_to_refuse() -> None:
-    """Another 892 KiB are 100% of a small program's memory, but few for a machine."""
+    """892 KiB more are 100% of a small program's memory, but little memory of a machine."""
     grown = [0, *[1.0] * 9]
     assert for_data(STEADY, grown, data_base=892 * KIB).reason != "memory"
     assert for_data(STEADY, grown, data_base=9 * MIB).reason == "memory"
@@ -103,7 +103,7 @@ def test_negligible_misses_change_nothing() -> None:
     assert "negligible (below 0.3% of the cycles by estimate)" in advice.text
 
 
-def test_few_misses_in_all_change_nothing_however_short_the_run() -> None:
+def test_few_misses_in_total_change_nothing_even_in_a_short_run() -> None:
     advice = for_data([80, *[0] * 9], instructions=100_000, data_references=30_000)
     assert advice.reason == "negligible"
     assert "misses 0.800 times" in advice.text
@@ -167,7 +167,7 @@ def test_large_regions_get_advice_of_their_own_most_misses_first() -> None:
     assert advice[2].record()["start"] == 3
 
 
-def test_regions_of_processes_keep_apart() -> None:
+def test_regions_of_different_processes_are_separate() -> None:
     busy = region("heap", misses=KNEE_AT_16K)
     advice = advise(
         process(0, data_misses=KNEE_AT_16K, regions=[busy]),

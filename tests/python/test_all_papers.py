@@ -112,7 +112,7 @@ def test_the_estimate_follows_the_papers_that_are_done(tmp_path: Path) -> None:
     for minutes in (15, 30):
         papers._write(STUDIES[0], BasePageSize((), {}), 60.0 * minutes, {})
         assert "by the papers done here" in papers.estimate()
-        # The others usually take 50 + 60 + 60 + 90 minutes, and this machine 1 or 2 times as long.
+        # The other papers take 50 + 60 + 60 + 90 minutes, times 1 or 2 on this machine.
         assert ("about 4.3 h" if minutes == 15 else "about 8.7 h") in papers.estimate()
 
 
@@ -175,7 +175,7 @@ def test_a_damaged_study_is_named(started: list[str], tmp_path: Path) -> None:
 
 
 class Octavo:
-    """A fake octavo: counts the commands, and records traces that differ each time."""
+    """A fake octavo: records its commands, and each trace that it writes is different."""
 
     def __init__(self) -> None:
         self.commands: list[str] = []
@@ -221,7 +221,7 @@ def test_a_part_is_computed_once(fake: Octavo, tmp_path: Path) -> None:
         assert study() != first
 
 
-def test_nothing_is_kept_outside(fake: Octavo, tmp_path: Path) -> None:
+def test_documents_outside_a_keeper_are_not_stored(fake: Octavo, tmp_path: Path) -> None:
     with keeping(Keeper(tmp_path, "1")):
         study()
     study()
@@ -238,7 +238,7 @@ def test_programs_have_parts_of_their_own(fake: Octavo, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lost", ["*.oct", "*.json.gz"])
 def test_parts_of_another_trace_are_not_used(fake: Octavo, tmp_path: Path, lost: str) -> None:
-    """A trace that is recorded again differs from the first."""
+    """A trace that is recorded again is different."""
     with keeping(Keeper(tmp_path, "1")):
         before = study()
     for path in tmp_path.glob(lost):

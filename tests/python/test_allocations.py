@@ -1,4 +1,4 @@
-"""Misses by allocation site, on made-up counts."""
+"""Misses by allocation site, from made-up counts."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_without_recorded_blocks_there_is_no_record() -> None:
     assert allocations_record([{"stream": 0}]) is None  # type: ignore[typeddict-item]
 
 
-def test_processes_are_added_up_and_bytes_are_those_of_one() -> None:
+def test_counts_of_processes_are_summed_and_bytes_are_of_the_largest() -> None:
     table, small = record(process(2, 60, 20), process(3, 23, 7))["sites"]
     assert table["name"] == "dictExpand (dictExpand.c:7)"
     assert (table["blocks"], table["most_bytes"], table["misses"]) == (5, 3 * 4096, [2, 83, 4])

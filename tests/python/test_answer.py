@@ -1,4 +1,4 @@
-"""The answer to "which page size?" from pieces of advice that rest on page walks."""
+"""The answer to "which page size?" from pieces of advice that are based on page walks."""
 
 import shlex
 import sys
@@ -90,7 +90,7 @@ def test_pages_of_both_code_and_data_grow_once() -> None:
 
 
 def test_one_piece_grows_by_no_more_than_all_memory() -> None:
-    """Large pages of data that also hold code are not growth of the code's memory."""
+    """Large pages of data that also contain code do not enlarge the memory of code."""
     data = item("data", HUGE, (0.02, 0.03, 0.04), growth_bytes=12 * MIB)
     code = item("fetch", BASE, (0, 0, 0))
     assert answer(code, data, growth=10 * MIB).growth_bytes == 10 * MIB
@@ -113,7 +113,7 @@ def test_the_image_that_grows_most_counts_among_images_replaced_by_exec() -> Non
     assert answer(*whole, *heaps, chains={0: 0, 1: 0, 2: 2}).growth_bytes == (7 + 2 + 3) * MIB
 
 
-def test_what_keeps_small_pages_is_said() -> None:
+def test_the_reason_to_keep_small_pages_is_reported() -> None:
     little = [item(stream, BASE, (0.0, 0.004, 0.1)) for stream in ("fetch", "data")]
     assert answer(*little).text == (
         "Which page size? Keep 4 KiB: the gain expected on zen3 is too small; larger pages would "
@@ -135,7 +135,7 @@ def test_what_keeps_small_pages_is_said() -> None:
     )
 
 
-def test_a_stream_of_the_whole_program() -> None:
+def test_data_of_the_whole_program_are_advised() -> None:
     source = act("madvise", "madvise(…);")
     switch = act("malloc", "A=1 server", undo="echo never > x")
     code = item("fetch", BASE, (0, 0, 0))
@@ -151,7 +151,7 @@ def test_a_stream_of_the_whole_program() -> None:
     assert found.verify.endswith("verify --allow-system -- server --port '7 7'")
 
 
-def test_what_verify_does_not_try_unasked_is_named() -> None:
+def test_settings_that_verify_does_not_try_by_default_are_named() -> None:
     more = {"environment": {"A": "1", "B": "2"}, "arguments": ["-x"]}
     switch = {**act("malloc", "A=1 B=2 server -x"), **more}
     data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[switch])
@@ -207,7 +207,7 @@ def test_only_data_in_2_mib_pages_are_simulated() -> None:
     assert answer(data, program=None, simulation="octavo sim").simulate == ""
 
 
-def test_the_memory_that_a_pool_reserves_is_said() -> None:
+def test_the_memory_that_a_pool_reserves_is_reported() -> None:
     pool = {"path": "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"}
     switch: Record = {"path": "/sys/kernel/mm/transparent_hugepage/shmem_enabled"}
     switch |= {"value": "always", "now": "never"}
@@ -221,8 +221,8 @@ def test_the_memory_that_a_pool_reserves_is_said() -> None:
     assert "reserve" not in text(switch)
 
 
-def test_settings_that_change_for_every_program_are_said() -> None:
-    """The terminal leaves out the text of the action whose lines the answer has."""
+def test_settings_that_change_for_every_program_are_reported() -> None:
+    """The terminal omits the text of the action whose lines are in the answer."""
 
     def text(**more: str) -> str:
         action = act("thp", "echo always > enabled\nserver", **more)
@@ -233,7 +233,7 @@ def test_settings_that_change_for_every_program_are_said() -> None:
     assert message not in text()
 
 
-def test_regions_where_the_whole_is_refused() -> None:
+def test_regions_are_advised_where_the_whole_program_is_refused() -> None:
     arena = act("malloc", "M=1 server")
     regions = [
         item(
@@ -253,7 +253,7 @@ def test_regions_where_the_whole_is_refused() -> None:
     assert found.settings == "M=1 server"
 
 
-def test_a_low_estimate_that_loses_time_says_how_much() -> None:
+def test_the_loss_of_a_negative_low_estimate_is_reported() -> None:
     code = item("fetch", BASE, (0, 0, 0))
     found = answer(code, item("data", HUGE, (-0.006, 0.03, 0.1)))
     assert "Not certain: the low estimate loses 0.6% of the time; measure" in found.text
@@ -262,13 +262,13 @@ def test_a_low_estimate_that_loses_time_says_how_much() -> None:
     assert "the low estimate is below 1%; measure" in found.text
 
 
-def test_the_settings_are_those_of_what_gains_most() -> None:
+def test_settings_are_those_of_the_largest_gain() -> None:
     one = item("data", HUGE, (0, 0.01, 0.1), region="a", actions=[act("malloc", "one")])
     two = item("data", HUGE, (0, 0.09, 0.1), region="b", actions=[act("malloc", "two")])
     assert answer(item("data", BASE, (0, 0, 0)), one, two).settings == "two"
 
 
-def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_said() -> None:
+def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_reported() -> None:
     library = {**act("apply", "octavo apply server"), "name": "preload"}
     switch = {**act("malloc", "A=1 server"), "name": "glibc"}
     shared = {**act("thp", "echo always"), "name": "shared"}
@@ -327,7 +327,7 @@ def test_larger_pages_that_were_not_measured_are_named() -> None:
     assert "which has only 147 page walks here" in answer(*neither, walks=147).text
 
 
-def test_pages_that_are_there_already_need_nothing() -> None:
+def test_present_large_pages_need_no_change() -> None:
     data = item("data", HUGE, (0.02, 0.08, 0.19), reason="already")
     region = {**data, "scope": "region", "region": "anon 64.0MiB #1"}
     code = item("fetch", BASE, (0, 0, 0))
@@ -343,7 +343,7 @@ def test_pages_that_are_there_already_need_nothing() -> None:
     assert not answer(code, refused, region).changes
 
 
-def test_what_regions_have_already_is_no_part_of_what_is_expected() -> None:
+def test_the_expected_gain_excludes_present_pages() -> None:
     data = item("data", HUGE, (0.02, 0.14, 0.19), growth_bytes=12 * MIB)
     data["actions"] = [{**act("malloc", "A=1 server"), "name": "glibc"}]
     one = {"region": "anon 64.0MiB #1", "growth_bytes": 4 * MIB}
@@ -382,8 +382,8 @@ def test_a_library_that_makes_pages_of_memory_in_use_saves_no_first_touches() ->
     assert answer({**data, "actions": [switch, library]}).gain.expected == 0.14
 
 
-def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late() -> None:
-    """Such pages do not take time to make, either."""
+def test_the_gain_of_the_library_excludes_present_pages() -> None:
+    """The time to make pages excludes them as well."""
     library = {**act("apply", "octavo apply server"), "name": "preload"}
     data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[library])
     data["gain_of_walks"] = {"low": 0.01, "expected": 0.05, "high": 0.09}
@@ -396,7 +396,7 @@ def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late()
         "touches. This system makes larger pages of that memory only after its first touch. It "
         "has 2 MiB for anon already, which saves about 4.5% (1.0% to 8.0%) besides."
     )
-    # A variable of the program's own changes no setting of the system.
+    # An environment variable changes no setting of the system.
     switch = act("malloc", "A=1 server")
     assert answer({**data, "actions": [library, switch]}, present).text == kept.text
     setting = act("thp", "echo madvise > enabled", undo="echo never > enabled")
@@ -418,7 +418,7 @@ def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late()
         assert "It has 2 MiB for anon already, which saves about 1.0%" in found.text
 
 
-def test_a_run_that_is_over_before_it_has_gained_what_pages_take_keeps_small_ones() -> None:
+def test_a_short_run_keeps_small_pages_if_large_ones_cost_more() -> None:
     library = {**act("apply", "octavo apply server"), "name": "preload"}
     data = item("data", HUGE, (0.01, 0.05, 0.07), actions=[library])
     short, long = (answer(data, seconds_a_page=0.01, run_seconds=time) for time in (9.9, 10.1))
@@ -468,7 +468,7 @@ def test_a_trace_has_nothing_to_verify() -> None:
     assert answer(data, program=None).verify == ""
 
 
-def test_memory_that_is_too_much_is_named() -> None:
+def test_growth_beyond_the_limit_is_reported() -> None:
     found = answer(item("data", BASE, (0.02, 0.08, 0.19), reason="memory"))
     assert found.text == (
         "Which page size? Keep 4 KiB: 2 MiB pages for data would save about 8.0% (2.0% to 19.0%) "
@@ -487,7 +487,9 @@ def test_memory_that_is_too_much_is_named() -> None:
         ((0, 0, 0), 0, ", which has no page walks here."),
     ],
 )
-def test_no_gain_is_said(gain: tuple[float, float, float], walks: int, message: str) -> None:
+def test_a_missing_gain_is_reported(
+    gain: tuple[float, float, float], walks: int, message: str
+) -> None:
     found = answer(item("fetch", BASE, (0, 0, 0)), item("data", BASE, gain), walks=walks)
     assert found.text.startswith("Which page size? Keep 4 KiB: no gain is expected on zen3")
     assert message in found.text

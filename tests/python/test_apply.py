@@ -1,4 +1,4 @@
-"""The decisions of `octavo apply`, without any process."""
+"""The decisions of `octavo apply`, with fake processes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_size_that_the_processor_lacks_counts_as_the_one_to_use_instead() -> N
     assert selection_of(wanted, "result").text() == "heap,!anonymous,!shared"
 
 
-def test_code_that_is_to_have_huge_pages_is_that_of_large_text_regions() -> None:
+def test_code_for_huge_pages_is_that_of_advised_text_regions() -> None:
     code = {"scope": "program", "stream": "fetch"}
     texts = [
         {**advice("text", 8 * MIB, HUGE), "stream": "fetch", "path": "/usr/bin/huge"},
@@ -188,7 +188,7 @@ def test_pages_below_2_mib_are_those_of_the_runtime_where_settings_give_them(
     ("kind", "setting", "warns"),
     [("shared", "never", True), ("shared", "advise", False), ("heap", "never", False)],
 )
-def test_shared_memory_that_is_not_aligned_is_said(
+def test_a_disabled_setting_of_shared_memory_is_reported(
     kind: Kind, setting: str, warns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = replace(read_huge_pages(), shared_thp=setting)
@@ -198,7 +198,7 @@ def test_shared_memory_that_is_not_aligned_is_said(
     assert text.endswith("shmem_enabled of this size is never" if warns else "as `r` advises")
 
 
-def test_other_files_are_no_results(tmp_path: Path) -> None:
+def test_other_files_are_refused_as_results(tmp_path: Path) -> None:
     assert read_selection(None) is ALL_LARGE
     file = tmp_path / "result.json"
     for text, why in (("{", "is not JSON"), ('{"schema": "x"}', "is not a result of `octavo run`")):
@@ -215,7 +215,7 @@ def test_other_files_are_no_results(tmp_path: Path) -> None:
         ({"program": "/usr/bin/sort"}, ["true"], True),
         ({"program": "/usr/bin/../bin/sort"}, ["sort"], False),
         ({"program": "other"}, ["./program"], True),
-        # The result was made in the directory of the program.
+        # The program of the result is relative to the directory of the run.
         ({"program": "program"}, ["./elsewhere/../program"], False),
         (
             {"program": "/usr/bin/taskset", "processes": [{"program": "program"}]},
@@ -227,7 +227,7 @@ def test_other_files_are_no_results(tmp_path: Path) -> None:
         (None, ["true"], False),
     ],
 )
-def test_a_result_of_another_program_is_said(
+def test_a_result_of_another_program_is_reported(
     run: dict[str, Any] | None,
     command: list[str],
     is_other: bool,
@@ -256,8 +256,8 @@ Pages = dict[int, tuple[int, int] | None]
 
 
 class FakeProcess:
-    """A process; each of its 2 MiB ranges has a number of pages that are present and exclusive, or
-    is huge.
+    """A process. Each of its 2 MiB ranges has a number of present pages and of exclusive pages, or
+    is a huge page (None).
     """
 
     def __init__(self, pages: Pages, errors: dict[int, int] | None = None) -> None:
@@ -312,7 +312,7 @@ def test_only_ranges_in_use_by_this_process_alone_are_planned() -> None:
     assert work.todo == [HUGE, HUGE * 5, HUGE * 6]
 
 
-def test_what_the_program_forbids_is_left_alone() -> None:
+def test_ranges_where_the_program_forbids_huge_pages_are_left_alone() -> None:
     (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, flags=frozenset({"nh"})))
     assert (work.todo, sum(work.left_alone.values())) == ([], 1)
     (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, flags=frozenset({"ht"})))
@@ -320,7 +320,7 @@ def test_what_the_program_forbids_is_left_alone() -> None:
     assert work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, "stack")) == []
 
 
-def test_shared_memory_must_lie_as_its_file_does() -> None:
+def test_shared_memory_needs_the_alignment_of_its_file() -> None:
     for offset, left_alone in ((0, 0), (HUGE, 0), (BASE, 1)):
         (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, "shared", offset=offset))
         assert sum(work.left_alone.values()) == left_alone
@@ -345,9 +345,9 @@ def test_a_run_fails_where_no_page_could_be_made() -> None:
     misplaced = {"kind": "shared", "offset": BASE}
     assert reason(full(1, 2)) is reason(sparse) is reason({}) is None
     assert reason(full(1, 2), **misplaced) == MISPLACED
-    # Less than --min-fill is in use, as of the stack of a thread.
+    # Less than --min-fill is in use, as in the stack of a thread.
     assert reason(sparse, **misplaced) is reason(sparse, flags=frozenset({"nh"})) is None
-    # The others have huge pages already.
+    # The other ranges already have huge pages.
     assert reason(full(1), huge_bytes={"anonymous": HUGE}, **misplaced) is None
     assert reason(full(1), flags=frozenset({"nh"})) == FORBIDDEN
     assert reason({HUGE: (512, 0)}) == FORKED
@@ -451,7 +451,7 @@ def test_a_budget_is_a_second_and_then_a_share_of_the_time() -> None:
     assert budget.is_spent()
 
 
-def test_what_is_in_the_environment_stays_in_force() -> None:
+def test_options_are_added_to_variables_of_the_environment() -> None:
     present = {"MALLOC_CONF": "narenas:1", "LD_PRELOAD": "/lib/a.so", "PYTHONMALLOC": "debug"}
     new = {"MALLOC_CONF": "thp:always", "PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "a=1"}
     assert added_to(present, new) == {**new, "MALLOC_CONF": "narenas:1,thp:always"}
@@ -508,7 +508,7 @@ def test_a_program_that_the_kernel_would_not_execute_is_refused(
         (["-q"], "no PROGRAM given"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(words: list[str], sentence: str) -> None:
+def test_contradictory_and_invalid_options_are_refused(words: list[str], sentence: str) -> None:
     done = octavo("apply", *words)
     assert done.exit_code == 2
     assert sentence in done.output
@@ -614,7 +614,7 @@ def test_a_switch_is_an_option_or_a_variable(
     ]
 
 
-def test_memory_thp_is_for_systemd_that_has_it(
+def test_memory_thp_needs_a_systemd_that_supports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_unit(tmp_path, "ExecStart=/bin/sort\nMemoryTHP=disable\n")
@@ -627,9 +627,7 @@ def test_memory_thp_is_for_systemd_that_has_it(
         assert lines_of(tmp_path, monkeypatch, version=version, settings=nothing) == lines
 
 
-def test_a_unit_that_is_not_there_needs_a_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_unit_needs_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_unit(tmp_path, "ExecStart=/bin/sort\n")
     with pytest.raises(CannotRun, match=r"did you mean `some.service`\? Name the program"):
         lines_of(tmp_path, monkeypatch, name="sone")

@@ -1,6 +1,6 @@
 """`octavo calibrate`: results from computed samples, and a short real measurement.
 
-No test depends on measured times, as other programs may make any of them longer.
+No test depends on measured times, as other programs may prolong them.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ SMALL, HUGE = 4 * KIB, 2 * MIB
 RATIO, HIT, ROUNDS = 1.25, 7.0, 5
 MEMORY_CYCLES = 300.0
 COMPUTED = 11.0
-"""Cycles that the place of a random read takes to compute."""
+"""Cycles to compute the address of a random read."""
 WALKERS = 5
 WINDOWS = {"mixed": (202, 2), "additions": (150, 2), "loads": (70, 2), "stores": (40, 0)}
-"""Entries that each filler fills, and how many the two loads beside it take."""
+"""The entries of the window that each filler fills, and the entries that the two loads occupy."""
 PAGES = [
     step << octave for octave in range(15) for step in range(8, 16) if step << octave <= 131072
 ]
@@ -209,7 +209,7 @@ def same(value: float) -> Any:
     return pytest.approx((value, value, value))
 
 
-def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
+def test_figures_equal_those_of_a_machine_without_noise() -> None:
     found = figures(made_up())
     for size in (SMALL, HUGE):
         reach = found.tlb[size]
@@ -251,9 +251,9 @@ def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
     )
 
 
-def test_the_core_holds_what_finds_room_between_two_loads() -> None:
+def test_windows_of_the_core_are_found_by_fillers_between_two_loads() -> None:
     core = figures(made_up()).core
-    # Every fourth number of instructions is measured.
+    # The number of instructions is measured in steps of four.
     assert {name: numbers(one) for name, one in core.items() if name != "walkers"} == {
         "reorder_buffer": (202, 203.5, 205),
         "rename_registers": (150, 151.5, 153),
@@ -267,7 +267,7 @@ def test_a_window_without_a_step_is_not_found() -> None:
     samples = made_up()
     for one in samples["windows"]:
         wide = one["filler"] == "mixed"
-        # A single number of instructions that was disturbed makes no step.
+        # One disturbed number of instructions is not a step.
         slow = wide and one["instructions"] == 100
         one["ticks"] = [600.0 if slow else 300.0] * ROUNDS if wide else one["ticks"]
     samples["walkers"] = []
@@ -275,7 +275,7 @@ def test_a_window_without_a_step_is_not_found() -> None:
     assert figures({**samples, "windows": []}).core == {}
 
 
-def test_latencies_that_scatter_are_said() -> None:
+def test_latencies_that_scatter_are_reported() -> None:
     samples = made_up()
     samples["latency"][1]["ticks"] = [9.6, 9.6, 9.9, 9.9, 9.9]
     sentence = "Of 3 latencies 1 still scattered after 5 rounds, the least of them over 128 KiB."
@@ -287,7 +287,7 @@ def test_latencies_that_scatter_are_said() -> None:
 @pytest.mark.parametrize("entry_bytes", [4 * KIB, 16 * KIB, 64 * KIB])
 @pytest.mark.parametrize("first", [64, 96])
 def test_pages_that_the_host_has_in_pieces_are_noticed(entry_bytes: int, first: int) -> None:
-    """The control then needs more entries, and its second-level hits are taken into account."""
+    """The control then needs more entries, and its second-level hits are subtracted."""
     found = figures(made_up(entry_bytes=entry_bytes, first=first))
     assert found.entry_bytes == {HUGE: entry_bytes}
     assert any("covers" in note and "of a 2 MiB page" in note for note in found.notes)
@@ -298,7 +298,7 @@ def test_pages_that_the_host_has_in_pieces_are_noticed(entry_bytes: int, first: 
     assert found.walk_cycles[SMALL].median == pytest.approx(HIT + 40)
 
 
-def test_a_busy_machine_is_said() -> None:
+def test_a_busy_machine_is_reported() -> None:
     samples = made_up()
     samples["latency"][-1]["ticks"] = [400.0, 500.0, 600.0, 700.0, 800.0]
     notes = " ".join(figures(samples).notes)
@@ -325,7 +325,7 @@ def test_without_huge_pages_only_latencies_are_measured() -> None:
     assert "not found" in str(tlb_grid(found).rows)
 
 
-def test_too_little_memory_for_the_second_level_is_said() -> None:
+def test_too_little_memory_for_the_second_level_is_reported() -> None:
     found = figures(made_up(huge_pages=1024))
     reach = found.tlb[HUGE]
     assert reach.first is not None
@@ -338,7 +338,7 @@ def test_too_little_memory_for_the_second_level_is_said() -> None:
     )
 
 
-def test_a_virtual_machine_and_a_varying_clock_are_said() -> None:
+def test_a_virtual_machine_and_a_varying_clock_are_reported() -> None:
     samples = made_up()
     samples["core_cycles_per_tick"] = [1.0, 1.1, 1.2, 1.3]
     samples["huge_bytes_lost"] = HUGE
@@ -395,12 +395,12 @@ def test_memory_that_the_host_took_back_costs_more_at_first_touches() -> None:
     assert found.kept_free_bytes == {HUGE: 28 * MIB}
     assert list(found.returned_fault_cycles) == [HUGE]
     assert found.returned_fault_cycles[HUGE].median == 50_000 * RATIO
-    said = "a first touch of a 2 MiB page of such memory takes 25 microseconds"
-    assert any(said in note for note in found.notes)
+    expected = "a first touch of a 2 MiB page of such memory takes 25 microseconds"
+    assert any(expected in note for note in found.notes)
     read = parse_calibration(calibration_toml(found), Path("calibration.toml"))
     assert read.kept_free_bytes == found.kept_free_bytes
     assert read.returned_fault_cycles[HUGE].median == 50_000 * RATIO
-    # A single slow sample is an interrupt, not an effect of the host.
+    # A single slow sample is taken for an interrupt, not for an effect of the host.
     samples["later_faults"][1]["ticks"] = [1500.0] * 15 + [9000.0]
     assert figures(samples).returned_fault_cycles == {}
 
@@ -460,14 +460,14 @@ def test_the_memory_is_a_third_of_what_is_available(tmp_path: Path) -> None:
 def waits_in(dram: dict[str, Any], load_cycles: float) -> float:
     """Cycles that a random load waits for a refresh and for a row to close."""
     every, banks = dram["refresh_every_cycles"], dram["channels"] * dram["banks"]
-    # The row of its bank is open where one of the loads since the refresh has opened it.
+    # A row is open if one of the loads since the last refresh has opened it.
     loads = [every / load_cycles * (step + 0.5) / 1000 for step in range(1000)]
     opened = sum(1 - math.exp(-number / banks) for number in loads) / len(loads)
     refreshes = dram["refresh_cycles"] ** 2 / (2 * every)
     return float(dram["precharge_cycles"] * opened + refreshes)
 
 
-def test_the_machine_has_what_was_measured(tmp_path: Path) -> None:
+def test_the_machine_file_has_the_measured_values(tmp_path: Path) -> None:
     cache_files(tmp_path)
     cpu_files(tmp_path)
     place = tmp_path / "machine.toml"
@@ -591,9 +591,9 @@ def test_others_fill_the_last_cache_where_slow_reads_hold_less(tmp_path: Path, h
     assert caches["others_fill_every_cycles"] == round(turn / (14 * MIB / 64))
 
 
-def test_a_latency_that_noise_made_too_short_is_no_defect(tmp_path: Path) -> None:
+def test_a_latency_too_short_by_noise_becomes_one_cycle(tmp_path: Path) -> None:
     cache_files(tmp_path)
-    # Second-level hits of half of the loads alone are said to take as long.
+    # Half of the time of a hit in the second-level TLB alone: less than the machine can take.
     cycles = Spread(HIT / 2, HIT / 2, HIT / 2)
     measured = replace(figures(made_up()), latency_cycles={16 * KIB: cycles, 256 * MIB: cycles})
     place = tmp_path / "machine.toml"
@@ -790,7 +790,7 @@ def test_a_file_that_exists_is_kept(quick: tuple[Path, dict[str, Any], str]) -> 
     assert file.read_text() == before
 
 
-def test_quiet_says_nothing_and_the_default_file_is_replaced(
+def test_quiet_prints_nothing_and_replaces_the_default_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fake(**options: object) -> Measurement:
@@ -807,7 +807,7 @@ def test_quiet_says_nothing_and_the_default_file_is_replaced(
     assert "4 KiB" in again.stderr
 
 
-def test_an_interrupted_command_writes_what_it_has_and_says_so(
+def test_an_interrupted_command_writes_a_partial_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
@@ -824,7 +824,7 @@ def test_an_interrupted_command_writes_what_it_has_and_says_so(
     assert json.loads((tmp_path / "partial.json").read_text())["partial"] is True
 
 
-def test_too_little_available_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_available_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "default_memory", lambda: MIB)
     with pytest.raises(UsageError, match="1 MiB of memory are too few"):
         measure()

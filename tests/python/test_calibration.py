@@ -73,7 +73,7 @@ def file(tmp_path: Path) -> Path:
     return place
 
 
-def test_what_is_written_is_read(file: Path, root: Path) -> None:
+def test_a_written_calibration_is_read_back(file: Path, root: Path) -> None:
     assert load_calibration(file, root=root) == replace(CALIBRATION, path=file)
 
 
@@ -150,7 +150,7 @@ def test_the_processor_of_this_machine_has_a_name() -> None:
         ("notes = [", "notes = [5,", "`notes` is not a list of strings"),
     ],
 )
-def test_a_wrong_file_is_named_with_what_is_wrong(
+def test_an_error_in_a_file_is_named(
     file: Path, root: Path, old: str, new: str, sentence: str
 ) -> None:
     text = file.read_text(encoding="utf-8")
@@ -164,7 +164,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(
     assert message.endswith("; `octavo calibrate --force` writes a new one.")
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match=r"cannot read `.*/none`: No such file"):
         load_calibration(tmp_path / "none")
     with pytest.raises(CannotRun, match="it is not a regular file"):

@@ -60,7 +60,7 @@ def test_a_limit_inside_a_trace_makes_the_result_partial(
     )
 
 
-def test_a_trace_of_a_failed_program_says_so(finish: Finish) -> None:
+def test_a_trace_of_a_failed_program_has_the_caution(finish: Finish) -> None:
     manifest = finish(result()).manifest
     manifest["trace"] = {"about": {"exit": {**exited(3), "status": 3}}}
     assert cautions(manifest) == [

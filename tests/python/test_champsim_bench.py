@@ -10,7 +10,7 @@ import pytest
 
 BENCHES = Path(__file__).resolve().parents[2] / "benches"
 
-# In the shape that ChampSim prints, shortened.
+# Output of ChampSim, shortened.
 TEXT = """\
 [VMEM] WARNING: physical memory size is smaller than virtual memory size.
 
@@ -52,7 +52,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("champsim")
 
 
-def test_what_champsim_prints(bench: ModuleType) -> None:
+def test_output_of_champsim_is_parsed(bench: ModuleType) -> None:
     outcome = bench.of_champsim(TEXT)
     assert (outcome.instructions, outcome.cycles, outcome.ipc) == (20000, 16000, 1.25)
     assert outcome.misses == {"L1D": 7000, "L2": 1580, "LLC": 700, "DTLB": 240, "STLB": 100}
@@ -74,12 +74,12 @@ def test_what_champsim_prints(bench: ModuleType) -> None:
         (TEXT + "CPU 1 cumulative IPC: 1\n", "is of several cores"),
     ],
 )
-def test_output_that_is_not_whole(bench: ModuleType, output: str, sentence: str) -> None:
+def test_incomplete_output_is_refused(bench: ModuleType, output: str, sentence: str) -> None:
     with pytest.raises(bench.Failure, match=sentence):
         bench.of_champsim(output)
 
 
-def test_rows_of_octavo(bench: ModuleType) -> None:
+def test_rows_of_octavo_are_read(bench: ModuleType) -> None:
     def row(
         component: str, counter: str, value: int, design: str = bench.DESIGN
     ) -> dict[str, object]:
@@ -97,7 +97,7 @@ def test_rows_of_octavo(bench: ModuleType) -> None:
     assert outcome.misses == {"L1D": 1, "L2": 2, "LLC": 3, "DTLB": 4, "STLB": 5}
 
 
-def test_a_trace_that_cannot_be_compared(bench: ModuleType, tmp_path: Path) -> None:
+def test_traces_that_cannot_be_compared_are_refused(bench: ModuleType, tmp_path: Path) -> None:
     short, packed = tmp_path / "short.champsim", tmp_path / "packed.champsim.gz"
     short.write_bytes(bytes(64) * 20_100)
     packed.write_bytes(b"\x1f\x8b" + bytes(64))
@@ -109,7 +109,7 @@ def test_a_trace_that_cannot_be_compared(bench: ModuleType, tmp_path: Path) -> N
         bench.length(packed, 100, 500)
 
 
-def test_a_binary(bench: ModuleType) -> None:
+def test_a_program_is_run_and_its_failure_is_reported(bench: ModuleType) -> None:
     output, took = bench.run(["sh", "-c", "echo well"], "ChampSim")
     assert output == "well\n"
     assert 0 <= took < 5

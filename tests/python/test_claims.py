@@ -41,7 +41,7 @@ def test_a_claim_without_values_is_undecided(value: Any) -> None:
 
 
 @pytest.mark.parametrize(("value", "tested"), [(None, ""), ([], ""), ([0.5], "then 0.5 of 2")])
-def test_the_result_of_an_experiment_is_given_where_it_was_made(value: Any, tested: str) -> None:
+def test_the_result_of_an_experiment_is_given_if_it_was_made(value: Any, tested: str) -> None:
     texts = {"test": "without_it", "tested": "then {{ test[0] }} of {{ of }}"}
     one = Claim("fall", "it falls", "to a tenth", "falls", "of < 1", **texts)
     assert one.find({"falls": 2, "without_it": value}) == Found("", False, tested=tested)

@@ -78,7 +78,7 @@ def test_options_after_a_program_are_the_programs(pretend: Callable[[FakeRun], N
 
 
 @pytest.mark.parametrize("option", ["--page-sizes=4KiB", "-q", "--no-follow", "--help"])
-def test_an_option_of_ours_after_a_program_is_noted(
+def test_an_option_of_octavo_after_a_program_is_noted(
     option: str, pretend: Callable[[FakeRun], None]
 ) -> None:
     pretend(FakeRun(result()))
@@ -90,7 +90,7 @@ def test_an_option_of_ours_after_a_program_is_noted(
     assert octavo("run", "-q", "prog", option).stderr == ""
 
 
-def test_a_recording_notes_where_its_file_has_to_be_named() -> None:
+def test_record_notes_an_output_option_after_the_program() -> None:
     done = octavo("record", "true", "-o", "true.oct")
     assert done.exit_code == 2
     assert "note: `-o` after `true` is an option of the program" in done.stderr

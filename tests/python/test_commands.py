@@ -50,7 +50,7 @@ def test_every_format_that_is_read_is_listed() -> None:
     assert "parquet" in [entry["name"] for entry in entries]
 
 
-def test_listed_names_are_taken() -> None:
+def test_listed_workloads_are_accepted() -> None:
     for entry in KINDS["workloads"]():
         if entry["name"] not in ("synth:phases", "synth:mix"):
             assert octavo.run(f"{entry['name']}?references=1k").document()["rows"]
@@ -189,7 +189,7 @@ def test_a_change_whose_interval_contains_0_is_undecided() -> None:
     )
 
 
-def test_numbers_whose_names_have_commas_are_told_apart() -> None:
+def test_numbers_with_commas_in_their_names_are_separated() -> None:
     before, _ = documents("run")
     after = json.loads(json.dumps(before))
     for row in after["rows"]:
@@ -209,7 +209,7 @@ def test_references_and_instructions_are_shown(command: str) -> None:
         assert counted[name].before > 0
 
 
-def test_diff_says_where_other_work_was_measured() -> None:
+def test_diff_reports_different_work() -> None:
     before, after = documents("sim")
     assert compare(before, before).remarks == ()
     (remark,) = compare(before, after).remarks
@@ -248,7 +248,7 @@ def test_the_status_is_the_verdict(tmp_path: Path) -> None:
     assert run("diff", b, a, "-q").stdout == ""
 
 
-def test_diff_says_where_results_were_made_differently(tmp_path: Path) -> None:
+def test_diff_reports_different_configurations(tmp_path: Path) -> None:
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
     assert run("run", "-q", "-o", a, SMALL).exit_code == 0
     fewer = ["--page-sizes", "4KiB", "--max-instructions", "5k"]
@@ -308,7 +308,7 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
         ),
     ],
 )
-def test_options_that_take_numbers_say_so(words: list[str], message: str) -> None:
+def test_invalid_numbers_are_refused(words: list[str], message: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert message in done.stderr
@@ -346,7 +346,7 @@ def test_bad_input_is_one_sentence(words: list[str], message: str) -> None:
     assert done.stdout == ""
 
 
-def test_data_sets_are_no_results(tmp_path: Path) -> None:
+def test_data_sets_are_refused_as_results(tmp_path: Path) -> None:
     out = tmp_path / "results"
     octavo.sweep(SMALL, designs="base4k", out=out, progress=False)
     for words, status in ((["diff", str(out), str(out)], 2), (["report", str(out)], 125)):
@@ -371,7 +371,7 @@ def test_a_shell_completes(shell: str) -> None:
     assert script.exit_code == 0
     assert f"_OCTAVO_COMPLETE=complete_{shell}" in script.stdout
     words = "octavo sim --tim"
-    asked = {
+    environment = {
         "_OCTAVO_COMPLETE": f"complete_{shell}",
         "COMP_WORDS": words,
         "COMP_CWORD": "2",
@@ -380,13 +380,17 @@ def test_a_shell_completes(shell: str) -> None:
     }
     octavo_command = Path(sys.executable).with_name("octavo")
     done = subprocess.run(
-        [octavo_command], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+        [octavo_command],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "--timing" in done.stdout
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "environment",
     [
         {},
         {"COMP_WORDS": "octavo"},
@@ -394,10 +398,10 @@ def test_a_shell_completes(shell: str) -> None:
         {"COMP_WORDS": "octavo", "COMP_CWORD": "x"},
     ],
 )
-def test_half_of_a_completion_is_refused(asked: dict[str, str]) -> None:
+def test_half_of_a_completion_is_refused(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "octavo"],
-        env={**os.environ, "_OCTAVO_COMPLETE": "complete_bash", **asked},
+        env={**os.environ, "_OCTAVO_COMPLETE": "complete_bash", **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -6,7 +6,7 @@ from octavo.hardware.tlb_levels import load_preset
 from octavo.runs.configuration import configure
 
 
-def test_defaults_are_the_studys() -> None:
+def test_defaults_are_those_of_the_study() -> None:
     configuration = configure()
     assert configuration.page_sizes[0] == 4096
     assert configuration.page_sizes[-1] == 2 << 20

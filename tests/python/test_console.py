@@ -1,4 +1,4 @@
-"""Tables on terminals: columns go, and tables are parted, but no cell is cut off."""
+"""Tables on terminals: columns are dropped and tables are split, but no cell is cut off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run() -> octavo.RunResult:
 
 
 @pytest.mark.parametrize(
-    ("width", "gone"),
+    ("width", "dropped"),
     [
         (60, ["code L1\nper 1000", "data L1\nper 1000", "code\nwalks", "data\nwalks"]),
         (72, ["code\nwalks", "data\nwalks"]),
@@ -35,34 +35,34 @@ def run() -> octavo.RunResult:
         (100, []),
     ],
 )
-def test_the_least_needed_columns_go_and_the_others_are_whole(
-    run: octavo.RunResult, width: int, gone: list[str]
+def test_spare_columns_are_dropped_and_the_others_are_complete(
+    run: octavo.RunResult, width: int, dropped: list[str]
 ) -> None:
     made = machine_grid(run.rows, run.manifest)
     assert made is not None
     # The widest numbers that there are.
     rows = tuple((*row[:-2], "1.00 MiB", "+1,742%") for row in made.rows)
     grid = Grid(made.title, made.head, rows, spare=made.spare)
-    kept = [at for at, name in enumerate(grid.head) if name not in gone]
-    said = [line.split() for line in shown(grid, width)]
+    kept = [at for at, name in enumerate(grid.head) if name not in dropped]
+    words_of_lines = [line.split() for line in shown(grid, width)]
     for row in rows:
-        line = next(words for words in said if words[:2] == row[0].split())
+        line = next(words for words in words_of_lines if words[:2] == row[0].split())
         assert line == " ".join(row[at] for at in kept).split()
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 84])
-def test_the_page_size_and_the_growth_stay(run: octavo.RunResult, width: int) -> None:
+def test_the_page_size_and_the_growth_are_kept(run: octavo.RunResult, width: int) -> None:
     grid = page_size_grid(run.rows, 1)
-    said = [line.split() for line in shown(grid, width)]
+    words_of_lines = [line.split() for line in shown(grid, width)]
     for row in grid.rows:
-        line = next(words for words in said if words[:2] == row[0].split())
+        line = next(words for words in words_of_lines if words[:2] == row[0].split())
         assert line[-3:] == [*row[-2].split(), row[-1]]
     head = " ".join(shown(grid, width)[:4])
     assert head.count("code") == head.count("data") > 1, "the title's, and those of all columns"
 
 
 @pytest.mark.parametrize("width", [40, 60, 72, 80, 84])
-def test_a_table_without_columns_to_spare_is_parted(width: int) -> None:
+def test_a_table_without_spare_columns_is_split(width: int) -> None:
     head = ("design", *(f"column {at}" for at in range(12)))
     rows = tuple((f"row {row}", *(f"{row}-{at}-end" for at in range(12))) for row in range(3))
     lines = shown(Grid("Title", head, rows), width)
@@ -73,8 +73,8 @@ def test_a_table_without_columns_to_spare_is_parted(width: int) -> None:
         assert len(named) == sum(line.startswith("design") for line in lines) > 1
 
 
-def test_long_names_of_columns_are_folded_before_a_table_is_parted() -> None:
-    """As those of designs with settings; a wide terminal has each in one line."""
+def test_long_names_of_columns_are_wrapped_before_a_table_is_split() -> None:
+    """Such as names of designs with settings. On a wide terminal each is on one line."""
     names = (
         "base4k",
         "tps:promotion_threshold_percent=50:span=round-up",

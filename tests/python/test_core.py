@@ -214,7 +214,7 @@ def test_listing_gives_references_with_their_instruction() -> None:
     ]
 
 
-def test_columns_come_out_as_they_went_in(tmp_path: Path) -> None:
+def test_columns_survive_a_conversion(tmp_path: Path) -> None:
     native = str(tmp_path / "rows.oct")
     converted = done(_core.start_convert(trace_of(ROWS), native, format=NATIVE, about="{}"))
     assert (converted["instructions"], converted["fault"]) == (4, None)
@@ -243,7 +243,7 @@ def test_pushed_columns_are_whole_numbers_and_of_one_length() -> None:
     assert fault is not None
 
 
-def test_feeds_pass_an_error_on() -> None:
+def test_errors_of_feeds_are_forwarded() -> None:
     trace, feed = _core.open_columns("rows")
     feed.fail("the file ends early")
     _, fault = trace.list(entries=10)
@@ -270,7 +270,7 @@ def test_checks_and_surveys_count_what_they_read() -> None:
         ),
     ],
 )
-def test_what_is_no_file_of_the_kind_is_an_error_with_its_name(
+def test_other_files_are_errors_with_their_names(
     tmp_path: Path, read: Callable[[str], object]
 ) -> None:
     missing, text = tmp_path / "missing", tmp_path / "text"

@@ -119,7 +119,7 @@ def test_errors_name_the_allowed_values(choices: dict[str, Any], words: list[str
         {"sample": (float("nan"), 1)},
     ],
 )
-def test_the_extension_refuses_the_same(choices: dict[str, Any]) -> None:
+def test_the_extension_refuses_invalid_values(choices: dict[str, Any]) -> None:
     allowed: dict[str, Any] = {
         "page_sizes": [4096],
         "streams": ["all"],
@@ -141,7 +141,7 @@ def test_the_extension_refuses_the_same(choices: dict[str, Any]) -> None:
         Analysis.curves(**{**allowed, **choices})
 
 
-def test_pairs_bring_their_sizes_and_their_window() -> None:
+def test_pairs_add_their_sizes_and_their_window() -> None:
     made = configure_curves(
         sizes=[4 * KIB], two_sizes=[(8 * KIB, GIB)], windows=[5], policy_window=7
     )
@@ -176,7 +176,7 @@ def test_equal_configurations_have_equal_names() -> None:
     assert configure_curves().sha256() != configure_curves(entries=64).sha256()
 
 
-def test_presets_are_as_the_paper_has_them() -> None:
+def test_presets_equal_those_of_the_paper() -> None:
     """Section 1."""
     assert preset_names("tlbs") == ["i860xp", "pa-risc", "r4000", "supersparc"]
     i860xp, pa_risc, r4000, supersparc = load_tlb_presets(preset_names("tlbs"))

@@ -1,4 +1,4 @@
-"""The report of curves: what is drawn, the page, and the figures for a paper."""
+"""The report of curves: points of the figures, the page, and the figures for a paper."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def result(request: pytest.FixtureRequest) -> CurvesResult:
     return RESULTS[request.param]
 
 
-# --- what is drawn -------------------------------------------------------------------------------
+# --- points of the figures -----------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=300), st.booleans(), st.integers(1, 70))

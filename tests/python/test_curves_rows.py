@@ -242,7 +242,7 @@ def test_a_table_equals_the_rows() -> None:
     assert line.split()[2:] == ["0", "2.460", "0", "22.9", "KiB", "8.00"]
 
 
-def test_the_working_set_of_several_is_the_main_process() -> None:
+def test_the_working_set_of_several_processes_is_that_of_the_main_one() -> None:
     configuration = small_configuration()
     processes = [
         curves_process(configuration, 0, data_references=10**6),

@@ -1,4 +1,4 @@
-"""The examples of README and of the documentation, run as they stand."""
+"""Runs the examples of README and of the documentation unchanged."""
 
 import json
 import os
@@ -65,7 +65,7 @@ INSTALLED = {
     "mariadbd": ("mariadbd",),
     "redis-server": ("redis-server", "redis-cli", "redis-benchmark"),
 }
-"""Words of examples that need programs, which are not installed for them."""
+"""Words in examples, and the programs that such examples need. Without them the test is skipped."""
 
 ENVIRONMENT = {
     **os.environ,
@@ -105,7 +105,7 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("needs_settings")
 @pytest.mark.parametrize("page", GUIDES)
 def test_the_commands_of_guides_run(page: str, tmp_path: Path) -> None:
-    """In one directory, one block after another, as a reader pastes them."""
+    """Runs the blocks one after another in one directory, as a reader pastes them."""
     left_out = []
     path = f"{ENVIRONMENT['PATH']}:/usr/lib/postgresql/15/bin"
     with as_server(page, tmp_path) as (place, identity):
@@ -124,7 +124,7 @@ def test_the_commands_of_guides_run(page: str, tmp_path: Path) -> None:
 
 @contextmanager
 def as_server(page: str, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A directory and a user for the examples of a page, as PostgreSQL does not run as root."""
+    """A directory and a user for the examples of a page: PostgreSQL does not run as root."""
     if "postgresql" not in page or os.geteuid() != 0 or not shutil.which("pg_isready"):
         yield place, {}
         return
@@ -178,9 +178,9 @@ CSV_VALUES = {
 }
 
 
-def test_csv_traces_are_as_their_page_describes_them(tmp_path: Path) -> None:
-    """All columns of the table are known, those that may be missing are read without, and the
-    example has the instructions and threads that its rows have.
+def test_csv_traces_follow_their_page(tmp_path: Path) -> None:
+    """Every column of the page's table is read, optional columns may be missing, and the example
+    has the instructions and the threads of its rows.
     """
     page = "traces.md"
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
@@ -240,13 +240,11 @@ def test_example_of_a_study_is_run(tmp_path: Path) -> None:
 # --- README, whose commands are pasted at the top of a clone ----------------------------------
 
 IN_CLONE = (".venv", "build", "workloads", "Cargo.lock", "Makefile")
-"""The names that a clone has after `make demo` and `make workloads`, as far as README uses them."""
+"""Names in a clone after `make demo` and `make workloads` that README uses."""
 
 
 def readme_commands() -> list[str]:
-    """Every line that a reader would paste: lines of `sh` blocks, and lines after `$` in `console`
-    blocks.
-    """
+    """The commands of README: lines of `sh` blocks, and lines after `$` in `console` blocks."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = []
     for language, block in re.findall(r"```(sh|console)\n(.*?)```", text, flags=re.DOTALL):
@@ -258,7 +256,7 @@ def readme_commands() -> list[str]:
 
 
 def octavo_arguments(command: str) -> list[str] | None:
-    """The arguments of a command line of octavo, without redirections and comments."""
+    """The arguments of a command line of octavo without redirections and comments, else None."""
     program, *arguments = shlex.split(command, comments=True)
     if program != ".venv/bin/octavo":
         return None
@@ -313,7 +311,7 @@ def test_readme_commands_run_in_a_clone(tmp_path: Path) -> None:
     assert (tmp_path / "orders.oct").exists()
 
 
-def test_all_places_ask_for_the_same_rust() -> None:
+def test_all_files_require_the_same_version_of_rust() -> None:
     manifest = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
     version = manifest["workspace"]["package"]["rust-version"]
     for name in ("README.md", "CONTRIBUTING.md"):

@@ -57,12 +57,12 @@ def test_the_document_keeps_to_its_schema(made: RunResult) -> None:
     assert first_error(validator_of("run"), json.loads(json.dumps(made.document()))) is None
 
 
-def test_the_document_of_a_trace_keeps_to_it_too() -> None:
+def test_the_document_of_a_trace_keeps_to_its_schema() -> None:
     document = octavo.run("synth:zipf?table=64KiB&references=1k").document()
     assert first_error(validator_of("run"), json.loads(json.dumps(document))) is None
 
 
-def test_the_schema_refuses_missing_fields(finish: Callable[..., RunResult]) -> None:
+def test_the_schema_refuses_unknown_fields(finish: Callable[..., RunResult]) -> None:
     validator = validator_of("run")
     document = json.loads(json.dumps(finish(RESULTS["one"]).document()))
     document["rows"][0]["surprise"] = 1
@@ -79,11 +79,11 @@ def test_the_files_of_a_result(made: RunResult, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "result.json").read_text())["rows"] == made.rows
 
 
-def test_the_report_loads_nothing_from_anywhere(made: RunResult) -> None:
+def test_the_report_loads_nothing(made: RunResult) -> None:
     assert_loads_nothing(render_run(made.document()))
 
 
-def test_every_number_of_the_tables_is_in_the_report(finish: Callable[..., RunResult]) -> None:
+def test_the_report_has_the_answer_and_the_tables(finish: Callable[..., RunResult]) -> None:
     page = render_run(finish(RESULTS["one"]).document())
     assert "Which page size?" in page
     assert "10.0 M" in page
@@ -91,7 +91,7 @@ def test_every_number_of_the_tables_is_in_the_report(finish: Callable[..., RunRe
     assert "prog &#39;&lt;b&gt;&amp;&#39;" in page
 
 
-def test_a_report_says_whose_misses_its_figures_have(finish: Callable[..., RunResult]) -> None:
+def test_a_report_names_the_tlb_of_its_figures(finish: Callable[..., RunResult]) -> None:
     document = finish(RESULTS["one"]).document()
     tlb = "Misses are those of a TLB with 64 entries for code and 64 for data"
     configuration = document["run"]["configuration"]

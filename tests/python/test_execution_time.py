@@ -60,7 +60,7 @@ def test_processors_of_two_kinds_are_added_up(tmp_path: Path) -> None:
         ("x" * ((1 << 20) + 2), "too long for a file"),
     ],
 )
-def test_other_files_than_perf_stat_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_files_not_of_perf_stat_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_perf_stat("--perf-thp", written(tmp_path, text))
 
@@ -91,8 +91,8 @@ MEASURED = Measured(
 
 
 def test_measured_terms_by_hand() -> None:
-    """1000 cycles are saved and walks have 2000: half of these are lost time. Twice as many
-    instructions were measured as simulated.
+    """Huge pages save 1000 cycles and 2000 walk cycles, so half of the walk cycles are lost time.
+    Twice as many instructions were measured as simulated.
     """
     assert MEASURED.lost_share == 0.5
     time = MEASURED.time(HUGE, HUGE)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "docs/explanation"
 
 
-def test_figures_are_as_the_script_draws_them(tmp_path: Path) -> None:
+def test_figures_equal_those_of_the_script(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "scripts/explanation-figures", tmp_path], check=True)
     drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert drawn == {path.name: path.read_text() for path in (PLACE / "figures").iterdir()}
@@ -33,7 +33,7 @@ def test_each_explanation_has_a_figure() -> None:
         assert f"](figures/{page}.svg)" in (PLACE / f"{page}.md").read_text()
 
 
-def test_letters_of_figures_stay_inside() -> None:
+def test_texts_of_figures_stay_inside() -> None:
     """By the average width of a letter, at most 0.62 of its height."""
     for draw in FIGURES.values():
         figure = draw().svg()

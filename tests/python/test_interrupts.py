@@ -41,8 +41,8 @@ def interrupt(event, arguments):
         os.kill(os.getpid(), signal.SIGINT)
         return
     os.close(theirs)
-    with open(ours, "rb") as said:
-        text = said.read().decode()
+    with open(ours, "rb") as pipe:
+        text = pipe.read().decode()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.write(1, f"{status} {text!r} {arguments[0]}\\n".encode())
 before = set(sys.modules)
@@ -66,7 +66,7 @@ def after_each_import(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_ctrl_c_at_any_import_ends_in_silence() -> None:
+def test_ctrl_c_at_any_import_prints_nothing() -> None:
     unguarded, *ends, version = after_each_import("--version")
     assert unguarded == "octavo octavo.__main__"
     assert version.startswith("octavo ")
@@ -115,7 +115,7 @@ def test_a_signal_while_one_file_is_written_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_while_files_are_put_in_place_waits(
+def test_a_signal_while_files_are_renamed_is_deferred(
     pretend: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -137,7 +137,7 @@ def test_files_of_a_killed_run_are_no_result(tmp_path: Path) -> None:
     assert (tmp_path / ".octavo-killed").exists()
 
 
-def test_an_error_made_of_an_interruption_is_an_interruption(
+def test_an_error_caused_by_an_interrupt_is_reported_as_an_interrupt(
     pretend: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def disguise(result: object) -> None:
@@ -152,7 +152,7 @@ def test_an_error_made_of_an_interruption_is_an_interruption(
     assert (done.exit_code, done.stderr) == (130, "octavo: interrupted.\n")
 
 
-def test_signals_are_put_off() -> None:
+def test_signals_are_deferred() -> None:
     with Interrupts() as interrupts:
         with uninterrupted():
             signal.raise_signal(signal.SIGTERM)
@@ -160,7 +160,7 @@ def test_signals_are_put_off() -> None:
         assert interrupts.first == signal.SIGTERM
 
 
-def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+def test_an_ignored_hang_up_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:
@@ -172,7 +172,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
 
 @pytest.mark.parametrize(("waits", "quiet"), [(1, False), (3, False), (3, True)])
 def test_an_interrupted_run_reports_its_next_step(waits: int, quiet: bool) -> None:
-    """Whether the program ends at once or not, once, and before the result is worked out."""
+    """Once, before the result is computed, whether the program ends at once or later."""
     console = Console(file=StringIO(), width=100)
 
     def interrupt(run: FakeRun) -> None:
@@ -182,8 +182,8 @@ def test_an_interrupted_run_reports_its_next_step(waits: int, quiet: bool) -> No
     run = FakeRun(result(process(0, regions=[region()])), waits=waits, during=interrupt)
     with LiveLine(console, quiet=quiet) as line:
         assert drive(run, line.show, delivered=lambda number: False) == signal.SIGTERM
-    said = "" if quiet else "Interrupted by SIGTERM: finishing with what ran until now.\n"
-    assert console.file.getvalue() == said  # type: ignore[attr-defined]
+    message = "" if quiet else "Interrupted by SIGTERM: finishing with what ran until now.\n"
+    assert console.file.getvalue() == message  # type: ignore[attr-defined]
 
 
 class InterruptedRead:
@@ -249,8 +249,8 @@ def test_sigterm_ends_a_python_program_that_does_not_handle_it() -> None:
 
 
 def into_a_full_disk(*arguments: str, temporary: Path | None = None) -> str:
-    """The one sentence of a command whose standard output is on a full disk. `temporary` is where
-    it finds room.
+    """The error message of a command whose standard output is on a full disk. The command may
+    write temporary files to `temporary`.
     """
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -286,17 +286,15 @@ SMALL = "synth:strided?references=100"
     ],
     ids=" ".join,
 )
-def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
+def test_a_full_standard_output_is_a_one_line_error(arguments: list[str]) -> None:
     assert "No space left on device" in into_a_full_disk(*arguments)
 
 
 @pytest.mark.parametrize("command", ["run", "curves", "sim", "info", "head", "check"])
-def test_a_document_that_standard_output_does_not_hold_is_kept(
-    command: str, tmp_path: Path
-) -> None:
-    said = into_a_full_disk(command, *("-q", "--json", "-", SMALL), temporary=tmp_path)
+def test_a_document_is_kept_if_standard_output_is_full(command: str, tmp_path: Path) -> None:
+    message = into_a_full_disk(command, *("-q", "--json", "-", SMALL), temporary=tmp_path)
     (kept,) = tmp_path.iterdir()
-    assert said == (
+    assert message == (
         "octavo: cannot write to standard output: No space left on device; the result is in "
         f"`{kept}`.\n"
     )

@@ -81,7 +81,7 @@ def test_sharp_steps_are_found_exactly(first: int, second: int) -> None:
 def test_noise_and_disturbances_move_no_sharp_step_by_more_than_its_bounds(
     seed: int, noise: float
 ) -> None:
-    """A step that noise hides is not found, which is said."""
+    """A step hidden by noise is reported as missing."""
     found = find_knees(curve(sharp(64, 2048), noise=noise, seed=seed))
     for reach, true in ((found.reach.first, 64), (found.reach.second, 2048)):
         if reach is None:
@@ -130,7 +130,7 @@ def test_absent_levels_are_not_found() -> None:
     assert find_knees([]).missing == "too few numbers of pages were measured"
 
 
-def test_a_second_step_that_is_cut_off_is_not_guessed() -> None:
+def test_an_incomplete_second_step_is_not_guessed() -> None:
     found = find_knees(curve(gradual(64, 2048), most=2048))
     assert entries(found) == (64, None)
     assert found.missing is not None

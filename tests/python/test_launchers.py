@@ -20,17 +20,17 @@ def test_the_program_behind_launchers_is_found(line: str, program: int) -> None:
     assert program_at(line.split()) == program
 
 
-def test_options_go_behind_the_program() -> None:
+def test_options_follow_the_program() -> None:
     assert with_options(["nice", "gzip", "-9"], ["--fast"]) == ["nice", "gzip", "--fast", "-9"]
     assert with_options(["gzip"], ["--fast"]) == ["gzip", "--fast"]
 
 
-def test_options_go_behind_those_that_have_to_be_first() -> None:
+def test_options_follow_those_that_must_be_first() -> None:
     first = ["mariadbd", "--defaults-file=my.cnf", "--defaults-group-suffix=1"]
     assert with_options([*first, "-P1"], ["--large-pages"]) == [*first, "--large-pages", "-P1"]
 
 
-def test_options_that_are_there_are_known() -> None:
+def test_present_options_are_recognised() -> None:
     words = ["server", "-c", "a=1", "-c", "b=2"]
     assert has_options(words, ["-c", "b=2"])
     assert not has_options(words, ["-c", "b=1"])
@@ -48,7 +48,5 @@ def test_options_that_are_there_are_known() -> None:
         ("OTHER", "a=1:b=2", "a=3", "a=3"),
     ],
 )
-def test_an_option_that_is_there_is_replaced(
-    name: str, present: str, new: str, joined: str
-) -> None:
+def test_a_present_option_is_replaced(name: str, present: str, new: str, joined: str) -> None:
     assert added_to({name: present}, {name: new}) == {name: joined}

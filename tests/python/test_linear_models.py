@@ -36,7 +36,7 @@ def test_the_models_by_hand() -> None:
         "alam": 2000 + 7000 - 1000,
         "yaniv": 7000 + 3000 * 1000 / 3000,
     }
-    # A model gives back the cycles that it was given.
+    # A model reproduces the cycles that it was fitted to.
     assert {models[key]["base4k"] for key in ("basu", "pham", "yaniv")} == {10_000}
     assert {models[key]["thp"] for key in ("alam", "yaniv")} == {7000}
 
@@ -46,7 +46,7 @@ def test_there_are_no_models_without_both_page_sizes(missing: Simulated) -> None
     assert not list(linear_models([one for one in (BASE, HUGE, OTHER) if one is not missing]))
 
 
-def test_the_models_stand_beside_the_core() -> None:
+def test_models_are_shown_with_the_times_of_the_core() -> None:
     result = octavo.sim(STREAM, designs=["base4k", "thp", "rmm"], timing="out-of-order")
     titles = [grid.title for grid in grids(result)]
     assert "Execution time by linear models, over that of the core" in titles
@@ -56,7 +56,7 @@ def test_the_models_stand_beside_the_core() -> None:
     assert not any("linear models" in grid.title for grid in grids(pair))
 
 
-def test_overlapped_walks_take_no_more_than_all_of_them() -> None:
+def test_overlapped_walks_take_at_most_the_cycles_of_all_walks() -> None:
     added = octavo.sim(STREAM, timing="additive")
     overlapped = octavo.sim(STREAM, timing="overlapped")
     for one, other in zip(added.total, overlapped.total, strict=True):

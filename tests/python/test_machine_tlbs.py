@@ -38,7 +38,7 @@ def studied(trace: str, machine: str, page_size: int) -> dict[str, int]:
 
 
 def simulated(trace: str, machine: str, design: str) -> dict[str, int]:
-    """The same as `octavo sim` counts them."""
+    """Misses of the first levels and walks of both streams, as `octavo sim` counts them."""
     result = octavo.sim(trace, machine=machine, designs=[design]).design(design)
     counted = {"l1i": "tlb.l1i", "l1d": "tlb.l1d", "walks": "tlb.l2"}
     return {name: result.count(component, "misses") for name, component in counted.items()}
@@ -52,9 +52,7 @@ def test_run_and_sim_agree(trace: str, machine: str) -> None:
 
 @pytest.mark.parametrize("machine", ["zen3", "skylake", "golden-cove"])
 def test_run_and_sim_agree_on_huge_pages(tmp_path: Path, machine: str) -> None:
-    """Without mappings all memory is one mapping, and all its pages are huge in the simulation,
-    too.
-    """
+    """The trace has no mappings: the simulation takes all memory as one mapping of huge pages."""
     references = []
     number = 12345
     for _ in range(20_000):
@@ -65,7 +63,7 @@ def test_run_and_sim_agree_on_huge_pages(tmp_path: Path, machine: str) -> None:
     trace.write_text("\n".join(references) + "\n")
     ours = studied(str(trace), machine, 2 * MIB)
     assert ours == simulated(str(trace), machine, "thp")
-    assert ours["walks"] > 256, "pages come back"
+    assert ours["walks"] > 256, "pages are used again after their eviction"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +144,7 @@ def test_machines_that_cannot_be_modelled_are_not_offered() -> None:
 
 
 def test_a_machine_of_a_file_is_modelled(tmp_path: Path) -> None:
-    """A second level of one set has other misses than another machine's."""
+    """A smaller second level has other misses than the preset that it extends."""
     file = tmp_path / "mine.toml"
     file.write_text('extends = "zen3"\nname = "mine"\n[tlb.l2.main]\nentries = 16\n')
     assert studied(TRACES[0], str(file), KIB4) == simulated(TRACES[0], str(file), "base4k")

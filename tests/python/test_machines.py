@@ -36,7 +36,7 @@ def test_a_machine_is_shown_as_a_file_that_makes_it(tmp_path: Path) -> None:
     assert again == document
 
 
-def test_settings_change_it() -> None:
+def test_settings_change_the_machine() -> None:
     settings: dict[str, Setting] = {
         "tlb.l2.main.entries": 2048,
         "tlb.l2.main.ways": 16,
@@ -101,12 +101,12 @@ def test_invalid_machines_are_refused(arguments: list[str], sentence: str) -> No
     assert refused.stdout == ""
 
 
-def test_python_raises_the_same_sentence() -> None:
+def test_invalid_settings_in_python_are_refused() -> None:
     with pytest.raises(UsageError, match="give a multiple of 12") as raised:
         octavo.machine("skylake", {"tlb.l2.main.entries": 1537})
     assert isinstance(raised.value, OctavoError)
 
 
-def test_a_long_source_begins_in_the_list() -> None:
+def test_a_long_source_is_abbreviated_in_the_list() -> None:
     long = {"name": "it", "description": "what", "source": "word " * 30}
     assert machines_grid([long]).rows[0][2] == "word " * 9 + "word …"

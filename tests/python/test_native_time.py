@@ -36,8 +36,8 @@ def test_the_kernels_time_is_a_part_of_the_whole() -> None:
     assert with_kernel == pytest.approx(alone)
 
 
-def test_no_time_in_the_kernel_is_as_none_given(tmp_path: Path) -> None:
-    """`time` shows 0 if the time is below half a hundredth of a second."""
+def test_zero_kernel_time_equals_no_kernel_time(tmp_path: Path) -> None:
+    """`time` prints hundredths of a second, so a time below 5 ms is 0."""
     gains = []
     for times in ("250ms", "250ms,0s"):
         place = tmp_path / "out.json"

@@ -86,7 +86,7 @@ def test_only_small_blocks_of_malloc_move() -> None:
     assert pieces_in(rows([*arenas(4)])) == {"arenas"}
 
 
-def test_variables_say_what_moves() -> None:
+def test_variables_determine_the_memory_that_moves() -> None:
     assert moved_by({}) == set()
     assert moved_by({"environment": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}}) == set()
     assert moved_by({"environment": {"PYTHONMALLOC": "malloc"}}) == {"arenas"}

@@ -60,7 +60,7 @@ def test_dev_full_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (kept / "full").read_text() == '{"a": 1}\n'
 
 
-def test_arrows_errors_have_the_systems_words() -> None:
+def test_errors_of_arrow_have_the_message_of_the_system() -> None:
     table = pa.table({"numbers": list(range(10_000))})
     with (
         pytest.raises(CannotRun, match=r"^cannot write x: No space left on device\.$"),
@@ -104,7 +104,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "real.json").read_text() == "[]\n"
 
 
-def test_a_directory_appears_whole(tmp_path: Path) -> None:
+def test_a_directory_is_written_with_all_files(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     directory = OutputDirectory(str(out), force=False)
     directory.write({"manifest.json": text_writer("{}"), "a": text_writer("A")})
@@ -181,14 +181,14 @@ def test_results_are_overwritten_only_when_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["there/out.json", "there/below/out.json"])
-def test_a_place_below_a_file_is_no_directory(tmp_path: Path, name: str) -> None:
+def test_a_file_as_a_parent_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "there").write_text("a file")
     for make in (JsonFile, lambda path: NewFile(path, force=False, option="--out")):
         with pytest.raises(CannotRun, match=r"[Nn]ot a directory\.$"):
             make(str(tmp_path / name))
 
 
-def test_json_that_appears_meanwhile_stays(tmp_path: Path) -> None:
+def test_json_of_another_run_is_kept(tmp_path: Path) -> None:
     """The later of two runs writes its result under another name, and reports it."""
     name = str(tmp_path / "out.json")
     runs = [JsonFile(name) for _ in range(3)]
@@ -201,7 +201,7 @@ def test_json_that_appears_meanwhile_stays(tmp_path: Path) -> None:
         assert json.loads((tmp_path / path).read_text()) == {"run": at}
 
 
-def test_force_replaces_what_appears_meanwhile(tmp_path: Path) -> None:
+def test_force_replaces_json_of_another_run(tmp_path: Path) -> None:
     forced = JsonFile(str(tmp_path / "out.json"), force=True)
     JsonFile(str(tmp_path / "out.json")).write(1)
     forced.write(2)
@@ -224,7 +224,7 @@ def test_a_file_system_without_links_loses_nothing(
     assert names_in(tmp_path) == ["a", "a-2"]
 
 
-def test_a_directory_that_is_filled_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_directory_filled_by_another_run_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out"
     first, second = (OutputDirectory(str(out), force=False) for _ in range(2))
     for directory, text in ((first, "1"), (second, "2")):
@@ -238,7 +238,7 @@ def test_a_directory_that_is_filled_meanwhile_stays(tmp_path: Path) -> None:
     assert (tmp_path / "out-2").stat().st_mode == out.stat().st_mode
 
 
-def test_a_directory_without_room_beside_it_loses_nothing(
+def test_a_result_beside_a_mount_point_is_written_inside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory is a mount point, so its contents cannot be renamed to a name outside."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ("1/4096", PageSample(1 / 4096, 1)),
     ],
 )
-def test_ways_to_ask(text: str, sample: PageSample) -> None:
+def test_specifications_of_samples_are_parsed(text: str, sample: PageSample) -> None:
     assert parse_page_sample(text) == sample
 
 
@@ -52,7 +52,7 @@ def test_other_settings_are_refused() -> None:
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_a_sample_or_a_sentence(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(UsageError):
         assert 1 / 4096 <= parse_page_sample(text).rate <= 1
 
@@ -134,7 +134,7 @@ def test_rows_have_intervals_or_nothing() -> None:
     assert result.table().num_rows == len(result.rows)
 
 
-def test_several_processes_add_up_at_worst() -> None:
+def test_intervals_of_several_processes_are_summed() -> None:
     result = sampled_result(processes=2)
     last = rows_of(result, "tlb.full", page_size=4096)[-1]
     assert (last["misses"], last["misses_low"], last["misses_high"]) == (401, 300, 542)

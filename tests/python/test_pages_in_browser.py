@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 DESK, PHONE = 1400, 390
 TRACE = "synth:zipf?table=16MiB&references=40k"
 ONE_PAGE = "synth:sequential?table=4KiB&references=10k"
-"""A trace without misses but the first, so that lines of figures are one."""
+"""A trace with one miss only, so that the curves of all page sizes are the same line."""
 HOSTILE = "</script><img src=x onerror=alert(1)><b>\u202e\x1b[31m'\"&amp;{{7*7}}"
-"""A name that would close an element, run a script, turn text round, or be a template."""
+"""A name that would close an element, run a script, reverse text, or be read as a template."""
 
 
 def run_page() -> str:
@@ -204,7 +204,7 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", list(PAGES))
-def test_text_stands_out_from_the_ground(
+def test_text_has_sufficient_contrast(
     browser: Browser, written: Callable[[str], Path], kind: str, scheme: str
 ) -> None:
     page = Opened(browser, written(kind), DESK, scheme).page

@@ -71,7 +71,7 @@ def test_cycles_of_only_some_of_the_walks_give_no_mean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ".", "'", "\u202f", ""])
-def test_a_table_for_people(tmp_path: Path, separator: str) -> None:
+def test_the_human_readable_format_is_read(tmp_path: Path, separator: str) -> None:
     text = AMD.replace("4,000,000", separator.join(("4", "000", "000")))
     name = written(tmp_path, text)
     read = read_walk_counts("--perf", name, "AuthenticAMD")

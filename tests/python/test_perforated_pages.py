@@ -164,15 +164,12 @@ def study() -> Study:
 
 def test_every_claim_can_agree_and_differ(study: Study) -> None:
     virtual = program("gups", is_virtual=True, ideal=4.0, gained=0.9)
-    for_ever = replace(virtual.rows[0].designs[PERFORATED], walk_references=24_000)
     rows = tuple(
         ProgramRow(
             row.fragments,
             {
                 **row.designs,
-                PERFORATED: replace(
-                    row.designs[PERFORATED], walk_references=for_ever.walk_references
-                ),
+                PERFORATED: replace(row.designs[PERFORATED], walk_references=24_000),
             },
         )
         for row in virtual.rows
@@ -290,11 +287,11 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
 def test_reproduce_writes_the_tables_and_the_figures(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    limits = []
     made = study
 
     def pretend(request: Request) -> Study:
-        asked.append(request.max_instructions)
+        limits.append(request.max_instructions)
         request.say("random accesses: 1 of 104, about 2 min left")
         return made
 
@@ -303,13 +300,13 @@ def test_reproduce_writes_the_tables_and_the_figures(
     arguments = ["reproduce", "perforated-pages", "--max-instructions", "5M"]
     done = invoke(*arguments, "--out", str(out))
     assert done.exit_code == 0, done.stderr
-    assert asked == [5_000_000]
+    assert limits == [5_000_000]
     assert done.stdout == study.markdown()
     assert "about 2 min left" in done.stderr
     tables = [f"perforated-pages.{suffix}" for suffix in ("json", "md", "parquet")]
     figures = [f"{name}.{suffix}" for name in FIGURES for suffix in ("pdf", "svg")]
     assert {path.name for path in out.iterdir()} == {*tables, *figures}
-    # Stopped, it still gives what was done.
+    # A stopped study writes its partial results.
     made = replace(study, is_partial=True)
     stopped = invoke(*arguments, "--out", str(tmp_path / "partial"))
     assert stopped.exit_code == 130

@@ -41,8 +41,8 @@ def test_a_small_grid_is_run() -> None:
         Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
         Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
     ]
-    said: list[str] = []
-    study = run_study(Request(said.append, said.append), Plan(chosen, SMALL, (), None))
+    messages: list[str] = []
+    study = run_study(Request(messages.append, messages.append), Plan(chosen, SMALL, (), None))
     assert study.skipped == {}
     assert [row.point for row in study.grid] == chosen
     none, some, unused = study.grid
@@ -66,8 +66,8 @@ def test_memory_with_faults_is_run() -> None:
     nevertheless.
     """
     chosen = [Faults(0.02, "dispersed"), Faults(PAPER_PORTION, "dispersed")]
-    said: list[str] = []
-    study = run_study(Request(said.append, said.append), Plan((), SMALL, (), None, chosen))
+    messages: list[str] = []
+    study = run_study(Request(messages.append, messages.append), Plan((), SMALL, (), None, chosen))
     assert study.skipped == {}
     few, many = study.faults
     for row in study.faults:

@@ -19,7 +19,7 @@ def at(seconds: float, *, counting: bool, over: bool = False) -> Any:
     return {**progress(running=True, seconds=seconds), "counting": counting, "over": over}
 
 
-def test_counting_begins_and_ends_when_it_should() -> None:
+def test_counting_begins_and_ends_on_time() -> None:
     run = FakeRun(result())
     timer = Timer(Phase(start_after_seconds=30, duration_seconds=10), run)
     assert run.counting == [False]
@@ -27,7 +27,7 @@ def test_counting_begins_and_ends_when_it_should() -> None:
     assert run.counting == [False]
     assert not timer.look(at(30.1, counting=False))
     assert run.counting == [False, True]
-    # The duration is that of counting: here the program took a while to reach the region.
+    # The duration begins when counting begins, here 5 s after the command to count.
     assert not timer.look(at(35.0, counting=True))
     assert not timer.look(at(44.9, counting=True))
     assert run.ended_by == []
@@ -54,7 +54,7 @@ def test_a_wait_is_shown_in_a_unit_that_fits(text: str, shown: str) -> None:
     assert phase.uncounted == f"{shown} of --start-after"
 
 
-def test_instructions_end_it_softly() -> None:
+def test_a_limit_of_instructions_ends_counting_softly() -> None:
     run = FakeRun(result())
     timer = Timer(Phase(ends_by_instructions=True), run)
     assert run.softly
@@ -70,7 +70,7 @@ def test_a_program_that_does_not_end_is_stopped_after_its_grace() -> None:
     timer = Timer(Phase(duration_seconds=1.5), run)
     drive(run, lambda progress: None, clock=lambda: next(times), timer=timer)
     assert run.stopped
-    # Seconds are waits here: counting began at 1, was over at 3, and two more looks came after.
+    # The program was asked to end once, and ran on until the grace period was over.
     assert (run.ended_by, next(times)) == ([signal.SIGINT], GRACE_SECONDS + 1)
 
 
@@ -94,8 +94,8 @@ def test_the_part_that_was_counted_in_words(
     start_after: str | None, duration: str | None, end: str, part: str | None
 ) -> None:
     scope = Scope(**resolve_scope(start_after=start_after, duration=duration))
-    said = f"PART: the program was counted {part}; counts and advice are about that part."
-    assert part_text(scope.resolved(), end) == (None if part is None else said)
+    text = f"PART: the program was counted {part}; counts and advice are about that part."
+    assert part_text(scope.resolved(), end) == (None if part is None else text)
 
 
 def test_a_limit_of_instructions_is_no_duration_of_the_part() -> None:

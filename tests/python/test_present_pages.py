@@ -34,9 +34,9 @@ def judged(
     counter: str = ASKED,
     most: int = 64 * MIB,
 ) -> list[str]:
-    """The reasons for all data, and for a region that has so many of its 1,000 walks.
+    """The reasons of the advice on all data, which has 1,000 walks, and on a region of it.
 
-    The region had `most` bytes at most.
+    `region_walks` of the walks are in the region. The region had at most `most` bytes.
     """
     whole = walking(data_advice(MISS_UNTIL_2M), 1000)
     region = walking(region_advice("anon 8MiB #1"), region_walks)
@@ -57,13 +57,13 @@ def judged(
         ("[always] madvise never", 0, 950, ["already", "already"]),
     ],
 )
-def test_what_has_huge_pages_is_left_as_it_is(
+def test_memory_with_huge_pages_is_left_as_it_is(
     tmp_path: Path, thp: str, asked: int, walks: int, reasons: list[str]
 ) -> None:
     assert judged(tmp_path, thp, asked, walks) == reasons
 
 
-def test_a_region_that_has_moved_asks_for_all_that_it_had_at_a_time(tmp_path: Path) -> None:
+def test_a_moved_region_is_judged_by_its_bytes_at_one_time(tmp_path: Path) -> None:
     """The region has touched more than the bytes of its mapping."""
     touched = region_advice("anon 8MiB #1").case.base.touched_bytes
     thp = "always [madvise] never"
@@ -81,7 +81,7 @@ def test_a_region_that_has_moved_asks_for_all_that_it_had_at_a_time(tmp_path: Pa
         ("always [madvise] never", ASKED_SMALL, 1 << 40, False),
     ],
 )
-def test_pages_of_hugetlbfs_are_there_and_refused_ones_are_not(
+def test_pages_of_hugetlbfs_are_present_and_refused_ones_are_not(
     tmp_path: Path, thp: str, counter: str, asked: int, has: bool
 ) -> None:
     assert judged(tmp_path, thp, asked, 950, counter)[1] == ("already" if has else "gain")
@@ -96,7 +96,7 @@ def test_pages_of_hugetlbfs_are_there_and_refused_ones_are_not(
         ("always", "never", "never", {SHARED: "always", SHARED_OF_SIZE: "inherit"}),
         ("within_size", "advise", "advise", {SHARED: "within_size", SHARED_OF_SIZE: "inherit"}),
         ("never", "within_size", "within_size", {SHARED: "always", SHARED_OF_SIZE: "within_size"}),
-        # Under `force` the kernel gives sizes that inherit it alone.
+        # Under `force` the kernel uses only sizes set to `inherit`.
         ("force", "inherit", "force", {SHARED: "force"}),
         ("force", "always", "never", {SHARED: "force", SHARED_OF_SIZE: "inherit"}),
         ("deny", "always", "deny", None),

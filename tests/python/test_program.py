@@ -26,7 +26,7 @@ def test_a_64_bit_x86_64_program_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("bits", "machine", "order", "said"),
+    ("bits", "machine", "order", "message"),
     [
         (32, 3, "<", "32-bit x86 "),
         (32, 62, "<", "32-bit x86-64 "),
@@ -35,13 +35,15 @@ def test_a_64_bit_x86_64_program_is_found(tmp_path: Path, monkeypatch: pytest.Mo
         (64, 9999, "<", "ELF machine 9999"),
     ],
 )
-def test_foreign_programs(tmp_path: Path, bits: int, machine: int, order: str, said: str) -> None:
+def test_foreign_programs_are_refused(
+    tmp_path: Path, bits: int, machine: int, order: str, message: str
+) -> None:
     program = elf(tmp_path / "tool", bits=bits, machine=machine, order=order)
-    with pytest.raises(NotExecutable, match=said):
+    with pytest.raises(NotExecutable, match=message):
         find_program(str(program))
 
 
-def test_a_broken_header(tmp_path: Path) -> None:
+def test_a_broken_header_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "tool"
     program.write_bytes(b"\x7fELF\x09")
     program.chmod(0o755)
@@ -49,7 +51,7 @@ def test_a_broken_header(tmp_path: Path) -> None:
         find_program(str(program))
 
 
-def test_a_truncated_program(tmp_path: Path) -> None:
+def test_a_truncated_program_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "tool"
     whole = Path("/bin/true").resolve().read_bytes()
     program.write_bytes(whole)
@@ -101,7 +103,7 @@ def test_a_program_is_named_as_it_was_written(
     elf(tmp_path / "foreign", machine=183)
     write_script(tmp_path / "script", "")
     (tmp_path / "script").write_text("#!/no/such/interpreter\n")
-    for name, said in (
+    for name, message in (
         ("./nosuch", "no such program: `./nosuch`."),
         ("../nosuch/./x", "no such program: `../nosuch/./x`."),
         ("./plain", "`./plain` is not executable"),
@@ -110,10 +112,10 @@ def test_a_program_is_named_as_it_was_written(
     ):
         with pytest.raises((NotFound, NotExecutable)) as error:
             find_program(name)
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(message)
 
 
-def test_what_cannot_be_executed(tmp_path: Path) -> None:
+def test_files_that_cannot_be_executed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotExecutable, match=r"is a directory.*name a file in it") as error:
         find_program(f"{tmp_path}/")
     (tmp_path / "result.json").touch()
@@ -136,7 +138,8 @@ def test_programs_that_gain_privileges_are_refused(
     owner = os.geteuid()
     to_owner = str(elf(tmp_path / "set-user-id", mode=0o4755))
     to_group = str(elf(tmp_path / "set-group-id", mode=0o2755))
-    # One's own set-user-ID programs, and any set-group-ID program for root, give nothing.
+    # No privileges are gained by a set-user-ID program of the same user, nor by root from a
+    # set-group-ID program.
     assert find_program(to_owner)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert find_program(to_group)
@@ -155,7 +158,7 @@ def test_scripts_are_judged_by_their_interpreter(tmp_path: Path) -> None:
     assert find_program(str(script)) == script
 
     foreign = elf(tmp_path / "foreign", machine=183)
-    for text, said in (
+    for text, message in (
         (f"#!{foreign} -x\n", "foreign` is a 64-bit AArch64"),
         ("#!/no/such/interpreter\n", "wants the interpreter `/no/such/interpreter`"),
         ("#!/bin/sh\r\ntrue\r\n", "ends as on Windows"),
@@ -164,5 +167,5 @@ def test_scripts_are_judged_by_their_interpreter(tmp_path: Path) -> None:
         ("echo hello\n", "neither an ELF program nor a script"),
     ):
         script.write_bytes(text.encode())
-        with pytest.raises(NotExecutable, match=said):
+        with pytest.raises(NotExecutable, match=message):
             find_program(str(script))

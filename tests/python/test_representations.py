@@ -239,7 +239,7 @@ def test_a_notebook_shows_progress_and_is_interrupted() -> None:
     assert "PARTIAL" in shown["text/html"]
 
 
-def test_progress_is_silent_where_no_person_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     octavo.sim(TRACE)
     assert capsys.readouterr() == ("", "")
 

@@ -110,7 +110,7 @@ def test_two_levels_and_their_added_cycles() -> None:
     assert base["tlb.l2.data"]["added_cycles"] is None
 
 
-def test_counts_that_do_not_add_up_are_no_result() -> None:
+def test_inconsistent_counts_are_refused() -> None:
     more_misses_than_accesses = process(0, data_misses=[10] * 10, data_references=5)
     with pytest.raises(Miscount, match=r"tlb\.data"):
         rows_of(result(more_misses_than_accesses), LRU)
@@ -174,7 +174,7 @@ def test_images_of_one_program_that_replaced_each_other_count_once_in_it() -> No
     assert memory_of(shells["rows"], "data")[4096] == (2 << 20, None)
 
 
-def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
+def test_partial_results_have_a_reason(finish: Callable[..., RunResult]) -> None:
     assert not finish(result()).partial
     crashed = finish(result(ended=killed(11)))
     assert crashed.manifest["partial_reason"] == "the program was killed by SIGSEGV"
@@ -185,7 +185,7 @@ def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
     assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 process(es)")
 
 
-def test_a_signal_after_the_end_of_what_counts_cuts_nothing_off(
+def test_a_signal_after_the_counted_part_leaves_the_result_whole(
     finish: Callable[..., RunResult],
 ) -> None:
     killed_later = finish(result(ended=killed(15)), was_closed=True)
@@ -201,7 +201,7 @@ def test_text_and_shared_memory_count_once_over_processes() -> None:
     mib = 1 << 20
     pages = {size: size * mib // 4096 for size in (1, 2, 6, 8, 12)}
     text = Touched(fetch=range(pages[6]))
-    # Each process reads all of it but for a part that differs.
+    # Each process reads 11 of 12 pages of the shared memory, and each leaves out other pages.
     parts = [[n for n in range(pages[12]) if n % 12 != number] for number in range(12)]
     heap = range(1 << 20, (1 << 20) + pages[2])
     made = [

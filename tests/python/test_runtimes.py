@@ -57,7 +57,7 @@ def test_a_program_of_glibc(tmp_path: Path, loader: str) -> None:
     assert facts_of(detect(old, [LIBC])) == ("native", "glibc", False)
 
 
-def test_glibc_that_may_miss_the_mode(tmp_path: Path, loader: str) -> None:
+def test_glibc_before_2_38_may_not_call_madvise(tmp_path: Path, loader: str) -> None:
     """A glibc before 2.38, by the version in the banner of the library."""
     program = elf(tmp_path / "prog", loader=loader)
     for version, misses in (("2.37", True), ("2.38", False), ("2.41", False)):
@@ -101,7 +101,7 @@ def test_jemalloc_in_the_program_reads_the_variable_of_its_build(
     assert (found.allocator, found.malloc_conf) == ("jemalloc", variable)
 
 
-def test_what_debug_information_names_does_not_count(tmp_path: Path, loader: str) -> None:
+def test_names_in_debug_information_do_not_count(tmp_path: Path, loader: str) -> None:
     program = elf(tmp_path / "prog", b"x", loader=loader, unmapped=JEMALLOC)
     assert detect(program, [LIBC]).allocator == "glibc"
 
@@ -123,7 +123,7 @@ def test_the_options_of_mimalloc_show_its_abilities(
     assert fact in found.facts
 
 
-def test_python_holds_a_mimalloc_that_it_does_not_use(tmp_path: Path, loader: str) -> None:
+def test_mimalloc_inside_python_is_not_its_allocator(tmp_path: Path, loader: str) -> None:
     program = elf(tmp_path / "python3.13", b"\0mimalloc: warning: \0", loader=loader)
     found = detect(program, [LIBC])
     assert (found.kind, found.version, found.allocator) == ("cpython", (3, 13), "glibc")
@@ -179,7 +179,7 @@ def test_runtimes_that_map_their_memory_themselves(
     assert (found.names, str(found)) == ((found.kind, found.kind, "dynamic", "any"), title)
 
 
-def test_files_that_are_not_here_are_known_by_their_names() -> None:
+def test_missing_files_are_recognised_by_their_names() -> None:
     found = detect("/far/away/prog", ["/far/libjemalloc.so.2", LIBC])
     assert (found.allocator, found.malloc_conf) == ("jemalloc", "MALLOC_CONF")
     assert detect("/far/away/prog", []).names[:2] == ("unknown", "unknown")
@@ -187,7 +187,7 @@ def test_files_that_are_not_here_are_known_by_their_names() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01\x01" + b"\xff" * 80])
-def test_what_is_no_program_is_unknown(tmp_path: Path, content: bytes) -> None:
+def test_other_files_have_an_unknown_allocator(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     assert detect(str(path), []).allocator == "unknown"
@@ -205,7 +205,7 @@ def test_a_script_has_the_runtime_of_its_interpreter(tmp_path: Path) -> None:
     assert runtime_of_file(script).kind == "cpython"
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_a_missing_program_is_named() -> None:
     with pytest.raises(CannotRun, match="no such program: `/no/such`"):
         runtime_of_file("/no/such")
 

@@ -23,17 +23,17 @@ from octavo.traces.sampling import Sample, parse_sample, sentences_on
         ("1/3,seed=7,window=2M", Sample(1 / 3, 2_000_000, 7)),
     ],
 )
-def test_ways_to_ask(text: str, sample: Sample):
+def test_specifications_of_samples_are_parsed(text: str, sample: Sample):
     assert parse_sample(text) == sample
 
 
 @pytest.mark.parametrize("text", ["", "0", "100%", "1", "3/2", "-1%", "ten", "10%%", "1/0"])
-def test_shares_that_are_none(text: str):
+def test_invalid_shares_are_refused(text: str):
     with pytest.raises(UsageError, match="above 0 and below 1"):
         parse_sample(text)
 
 
-def test_the_nearest_spelling_is_suggested():
+def test_invalid_settings_are_refused():
     with pytest.raises(UsageError, match="did you mean `window`"):
         parse_sample("10%,windows=5")
     with pytest.raises(UsageError, match="--sample: `-1` is not a count"):
@@ -43,12 +43,12 @@ def test_the_nearest_spelling_is_suggested():
 
 
 @given(st.text())
-def test_any_text_is_a_sample_or_a_sentence(text: str):
+def test_any_text_is_parsed_or_refused(text: str):
     with suppress(UsageError):
         assert 0 < parse_sample(text).fraction < 1
 
 
-def test_walks_that_count_are_a_share_of_those_of_the_whole(tmp_path: Path):
+def test_a_sample_needs_a_proportional_number_of_walks(tmp_path: Path):
     """A trace with 30,000 walks and its sample with 3,000 get the same answer."""
     whole = "synth:gups?table=64MiB&updates=30k"
     sample = tmp_path / "sample.oct"

@@ -26,7 +26,7 @@ def test_progress_is_reported_until_the_end() -> None:
     assert [item["elapsed_seconds"] for item in seen] == [1.0, 2.0, 3.0]
 
 
-def test_the_first_interrupt_is_passed_on() -> None:
+def test_the_first_interrupt_is_forwarded() -> None:
     def interrupt(run: FakeRun) -> None:
         if not run.signals:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -70,7 +70,7 @@ def test_a_program_that_does_not_end_is_stopped_in_time() -> None:
     assert run.stopped
 
 
-def test_an_error_of_ours_leaves_no_program_behind() -> None:
+def test_an_error_in_the_callback_stops_the_program() -> None:
     def fail(progress: Progress) -> None:
         raise RuntimeError
 
@@ -80,7 +80,7 @@ def test_an_error_of_ours_leaves_no_program_behind() -> None:
     assert run.stopped
 
 
-def test_handlers_are_put_back() -> None:
+def test_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
         assert interrupts.first is None

@@ -26,8 +26,8 @@ def strided() -> SimResult:
 
 
 def test_base_pages_by_hand(strided: SimResult) -> None:
-    """In a round of 1024 pages, 64 entries never hit; 1536 entries in sets of 12 hold all, 8 pages
-    in a set.
+    """The trace goes round 1024 pages. The 64 entries of the first level never hit; the second
+    level, 1536 entries in sets of 12, holds all pages, 8 in a set.
     """
     assert counters_of(strided, "base4k", "tlb.l1d", "accesses", "misses") == [10240, 10240]
     assert counters_of(strided, "base4k", "tlb.l1i", "accesses", "misses") == [40960, 1]
@@ -35,11 +35,12 @@ def test_base_pages_by_hand(strided: SimResult) -> None:
     assert counters_of(strided, "base4k", "core", "cycles_tlb_l2") == [9 * 10241]
     faults = ["faults", "bytes_zeroed", "bytes_read", "promotions", "peak_resident_bytes"]
     assert counters_of(strided, "base4k", "os", *faults) == [1025, 4 << 20, 4096, 0, 1025 * 4096]
-    # The root; three tables for the code; for the data two, and two of the last level.
+    # Tables: the root, three for the code, and for the data two upper ones and two last ones.
     assert counters_of(strided, "base4k", "os", "page_table_bytes") == [8 * 4096]
-    # Each page is walked to for its fault, and again. A walk that faults reads down to the missing
-    # entry: of code and of data first the root's, then all four. Then the entry of the last level
-    # is all that is not in a walk cache, but for the page that begins the second table.
+    # Each page has a walk that faults and a walk after the fault. The first faults of code and of
+    # data read the root's entry only, the walks after them all four entries. Later walks read the
+    # last entry only, as the walk caches hold the rest. For the first page of the second last table
+    # the walk that faults reads one entry and the next walk two.
     assert counters_of(strided, "base4k", "walker", "walks", "faulted") == [2050, 1025]
     assert counters_of(strided, "base4k", "walker", "references") == [
         2 * (1 + 4) + (1 + 2) + 2 * 1022
@@ -53,7 +54,8 @@ def test_huge_pages_by_hand(strided: SimResult) -> None:
     assert counters_of(strided, "thp", "core", "cycles_tlb_l2") == [9 * 3]
     assert counters_of(strided, "thp", "os", "faults", "bytes_zeroed") == [3, 4 << 20]
     assert counters_of(strided, "thp", "walker", "walks", "faulted") == [6, 3]
-    # Code as before; of data the root's, then three; then one and one.
+    # Code as above. Data: the root's entry and then three entries for the first page, one entry and
+    # one entry for the second.
     assert counters_of(strided, "thp", "walker", "references") == [(1 + 4) + (1 + 3) + (1 + 1)]
 
 
@@ -67,7 +69,7 @@ def test_better_translation_never_takes_more_cycles(settings: dict[str, Any]) ->
     result = octavo.sim(stream, "skylake", names, settings, warm_up=5000)
     cycles = [result.design(name).cycles for name in names]
     assert cycles[:3] == sorted(cycles[:3])
-    # It has huge pages, and no misses of the second level.
+    # `perforated` has huge pages, and no misses of the second level.
     assert cycles[3] < cycles[2]
     assert result.design("perforated").count("tlb.l2", "misses") == 0
     base = result.design("base4k")
@@ -166,7 +168,8 @@ def test_settings_change_the_machine() -> None:
     result = octavo.sim(STRIDED, settings=settings, designs=["base4k"])
     machine = result.manifest["configuration"]["machine"]
     assert machine == octavo.machine("skylake", settings)
-    # Eight pages to a set of six: nothing is left of a round but the page of code, used once.
+    # Eight pages share a set of six ways, so every data page misses in every round. The page of
+    # code is looked up once.
     assert counters_of(result, "base4k", "tlb.l2", "misses") == [10241]
     other = configure_sim()
     assert other.machine_hash != result.configuration.machine_hash
@@ -186,7 +189,7 @@ def test_a_warm_up_is_simulated_and_not_counted(strided: SimResult) -> None:
         assert counters_of(result, name, "tlb.l1d", "accesses", "hits")[0] == whole[0] - 1024
 
 
-def test_a_run_within_its_warm_up_is_no_result() -> None:
+def test_a_run_within_its_warm_up_is_an_error() -> None:
     with pytest.raises(octavo.OctavoError, match="within the 50,000 instructions to skip and to"):
         octavo.sim(STRIDED, warm_up=40_000, skip_instructions=10_000)
 
@@ -211,7 +214,7 @@ def test_a_trace_without_mappings_has_a_note(tmp_path: Path) -> None:
     result = octavo.sim(plain)
     assert any("one mapping of anonymous memory" in note for note in result.manifest["notes"])
     assert not any("one mapping" in note for note in octavo.sim(STRIDED).manifest["notes"])
-    # And without instructions there are no times.
+    # Without instructions there are no times.
     rows = {cells[0] for cells in next(grids(result)).rows}
     assert "L1 TLB misses of data, per 1000 references" in rows
     assert not any("instruction" in name or "time" in name for name in rows)
@@ -226,7 +229,7 @@ def test_options_in_instructions_need_instructions(tmp_path: Path, option: str) 
         octavo.sim(plain, **{option: 5000})
 
 
-def test_memory_that_runs_out_is_a_result() -> None:
+def test_a_design_that_runs_out_of_memory_has_a_result() -> None:
     result = octavo.sim(STRIDED, settings=["memory.bytes=4MiB"])
     assert all(one.stopped is not None for one in result.total)
     assert sentence(result.total).startswith("Which design? None")
@@ -235,7 +238,7 @@ def test_memory_that_runs_out_is_a_result() -> None:
         ["thp", "stopped:"],
     ]
     assert result.document()["run"]["notes"][:2] == list(remarks(result))
-    # The stream went on, so that its instructions are not those of the design.
+    # A stopped design has counts of a part of the stream only, and hence no cycles.
     assert not any(row["component"] == "core" and row["counter"] == "cycles" for row in result.rows)
     grid, *others = [grid for grid in grids(result) if grid.rows]
     assert grid.head == ("", "base4k\n(stopped)", "thp\n(stopped)")
@@ -279,17 +282,17 @@ def test_a_setting_without_effect_is_named_with_the_reason(
 ) -> None:
     choices = {"designs": ["base4k"], "max_instructions": 5000, **choices}
     result = octavo.sim(STRIDED, settings=settings, **choices)
-    said = [text for text in remarks(result) if "has no effect" in text]
-    assert set(said) <= set(result.document()["run"]["notes"])
+    message = [text for text in remarks(result) if "has no effect" in text]
+    assert set(message) <= set(result.document()["run"]["notes"])
     if why is None:
-        assert not said
+        assert not message
     else:
         (key,) = settings
-        assert said[0].startswith(f"The setting `{key}=")
-        assert f"` has no effect in this run: {why}" in said[0]
+        assert message[0].startswith(f"The setting `{key}=")
+        assert f"` has no effect in this run: {why}" in message[0]
 
 
-def test_a_level_may_be_as_fast_as_the_first() -> None:
+def test_a_level_may_have_no_additional_latency() -> None:
     """Its latency then adds nothing, like that of an ideal machine's memory."""
     for key in ("cache.memory_latency_cycles=0", "cache.l2.latency_cycles=0"):
         for timing in ("additive", "out-of-order"):
@@ -313,7 +316,7 @@ def test_cores_are_short_for_a_setting() -> None:
     )
     both = configure_sim(cores=4, settings=["core.count=2"])
     assert both.machine["core"]["count"] == 2
-    # As many as a machine may have, and no more.
+    # The most cores of a machine.
     assert configure_sim(cores=MAX_CORES).machine["core"]["count"] == MAX_CORES
     with pytest.raises(UsageError, match=f"from 1 to {MAX_CORES}"):
         configure_sim(settings={"core.count": MAX_CORES + 1})
@@ -394,7 +397,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "message"),
     [
         ({"designs": ["base4"]}, "no design `base4`: give one of base4k, .*; did you mean `base4k"),
         ({"designs": []}, "--design is empty: give some of base4k, thp"),
@@ -415,8 +418,8 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"perf_4k": "x", "perf_thp": "y", "designs": ["base4k"]}, "give it to --design, too"),
     ],
 )
-def test_impossible_configurations_are_refused(choices: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_impossible_configurations_are_refused(choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         configure_sim(**choices)
 
 

@@ -86,7 +86,7 @@ def phased(draw: random.Random, pages: int) -> Iterator[int]:
 
 @pytest.mark.parametrize("pattern", [uniform, skewed, strided, phased])
 @pytest.mark.parametrize("pages", [50, 400, 6000])
-def test_misses_are_those_that_dinero_would_count(
+def test_misses_equal_those_of_dinero(
     pattern: Callable[[random.Random, int], Iterator[int]], pages: int, tmp_path: Path
 ) -> None:
     draw = random.Random(pages)

@@ -49,9 +49,9 @@ def test_time_sliced_processes_share_a_machine() -> None:
 
 
 @pytest.mark.parametrize("quantum", [4095, 4096, 8192])
-def test_a_process_that_ends_with_its_turn_leaves_the_core_to_the_other(quantum: int) -> None:
-    """At its next turn it has nothing left to run, and the other process continues in its own
-    memory.
+def test_a_process_that_ends_with_its_quantum_leaves_the_core_to_the_other(quantum: int) -> None:
+    """The process has nothing to run in its next quantum. The other process continues in its own
+    address space.
     """
     traces = [f"synth:uniform?table=1MiB&references={refs}" for refs in (2048, 5120)]
     alone = [octavo.sim(trace, designs=["base4k"], check=True) for trace in traces]
@@ -81,8 +81,8 @@ def test_time_sliced_processes_warm_up_together() -> None:
     assert counters_of(result, "base4k", "tlb.l1d", "accesses") == [stream["loads"]]
 
 
-def test_the_first_turn_has_a_length_of_its_own() -> None:
-    """Two processes that run to their ends in their first turns do what each does alone."""
+def test_the_first_quantum_has_its_own_length() -> None:
+    """Two processes that end within their first quantum have the misses of two single runs."""
     alone = octavo.sim(STRIDED, designs=["base4k"])
     both = octavo.sim(
         [STRIDED, STRIDED],
@@ -129,7 +129,7 @@ def test_the_report_has_the_intervals_of_all_processes(time_sliced: SimResult) -
     assert len({value["what"] for value in data["series"]}) == 3
 
 
-def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
+def test_the_command_shows_and_writes_time_sliced_processes(tmp_path: Path) -> None:
     words = ["sim", "--processes", "flush", "--out", str(tmp_path / "out"), STRIDED, STRIDED]
     done = invoke(*words)
     assert done.exit_code == 0, done.stderr
@@ -137,7 +137,7 @@ def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
     assert "all processes time-sliced" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
+def test_a_run_within_the_warm_up_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="within the 81,920 instructions to skip and to warm up"):
         octavo.sim([STRIDED, STRIDED], processes="asid", warm_up=81920)
     words = ["sim", "-q", "--processes", "asid", "--warm-up", "900G", "-o", str(tmp_path / "out")]
@@ -159,7 +159,7 @@ def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
         ("asid", "tagged with identifiers."),
     ],
 )
-def test_the_notes_say_that_several_cores_take_processes(processes: str, wording: str) -> None:
+def test_notes_describe_processes_on_several_cores(processes: str, wording: str) -> None:
     notes = "\n".join(configure_sim(processes=processes, quantum=20_000, cores=2).notes())
     assert "share a core" not in notes
     assert "Processes run one at a time, round robin, with a quantum of 20000 instructions" in notes

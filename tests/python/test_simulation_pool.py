@@ -12,19 +12,19 @@ from octavo.studies.simulation_pool import STOPPED, Pass, run_passes
 
 
 def test_a_failed_pass_has_its_error() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     done = run_passes(
         [
             Pass("good", ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=2k")),
             Pass("bad", ("sim", "--design", "base5k", "synth:gups?table=1MiB&updates=2k")),
         ],
         "two",
-        said.append,
+        messages.append,
     )
     assert list(done.documents) == ["good"]
     assert "base4k" in done.failed["bad"]
     assert not done.is_partial
-    assert said == ["two: 2 passes"]
+    assert messages == ["two: 2 passes"]
 
 
 def test_ctrl_c_keeps_finished_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ def test_ctrl_c_keeps_finished_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 60))
     monkeypatch.setattr(pool.time, "monotonic", lambda: float(next(clock)))
-    said: list[str] = []
-    progress = pool._Progress("grid", 3, said.append)
+    messages: list[str] = []
+    progress = pool._Progress("grid", 3, messages.append)
     for _ in range(3):
         progress.one_more()
-    assert said == [
+    assert messages == [
         "grid: 3 passes",
         "grid: 1 of 3, about 2 min left",
         "grid: 2 of 3, about 60 s left",

@@ -111,7 +111,7 @@ def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path
                 assert unquote(name) in pages[wanted].names, (path, link)
 
 
-def test_the_page_of_missing_pages_suits_every_address(
+def test_the_page_of_missing_pages_has_no_relative_links(
     site: Path, pages: dict[Path, _Page]
 ) -> None:
     missing = pages[site / "404.html"]

@@ -35,7 +35,7 @@ def is_free_as_counted(summary: dict[str, Any]) -> bool:
     return bool(summary["free_bytes"] == pytest.approx(counted, rel=0.2))
 
 
-def test_the_numbers_fit_together(taken: Path, tmp_path: Path) -> None:
+def test_sums_of_a_snapshot_are_consistent(taken: Path, tmp_path: Path) -> None:
     """On any machine and with any rights."""
     summary = read_snapshot(taken).summary
     sizes = summary["coverage"]

@@ -81,15 +81,15 @@ def test_a_change_of_protection_costs_as_in_section_5_4() -> None:
     assert (round(least, 3), round(most, 3)) == (0.019, 0.164)
 
 
-def test_the_costs_are_the_machine_s() -> None:
+def test_costs_are_the_defaults_of_the_machine() -> None:
     configuration = simulated(SOFTVM)["run"]["configuration"]
     assert "cycles" not in configuration["machine"].get("softvm", {}), "they are the usual ones"
-    # As the table of the machine's keys has them.
+    # The same values as in the documentation of the machine's keys.
     assert HANDLER_CYCLES == 10
     assert {cycles for _, cycles, _ in EVENTS.values()} == {10, 20, 90}
 
 
-def test_the_first_half_is_that_of_the_longest_process() -> None:
+def test_the_first_half_is_of_the_longest_process() -> None:
     processes = [{"instructions": 5}, {"instructions": 900}, {"instructions": 400}]
     assert half_of({"instructions": 1305, "processes": processes}) == 450
 
@@ -226,7 +226,7 @@ def claim(key: str, *measurements: Measurement) -> bool:
     return found.agrees
 
 
-def test_experiments_give_what_one_changed_thing_does(measured: Measurement) -> None:
+def test_experiments_give_the_effect_of_one_change(measured: Measurement) -> None:
     caches = [Organisation(128 << 10, 1 << 20, 16, line) for line in (16, 128)]
     twice = doubled(caches)
     assert [organisation.l2_bytes for organisation in twice] == [2 << 20] * 2

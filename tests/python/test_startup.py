@@ -49,7 +49,7 @@ def test_a_command_without_files_imports_nothing_that_draws_or_writes_them(comma
     assert not modules & others
 
 
-def test_a_program_starts_before_what_prints_its_result_is_imported() -> None:
+def test_a_program_starts_before_modules_for_its_result_are_imported() -> None:
     prelude = (
         "import sys, octavo._core\n"
         "class Run:\n"

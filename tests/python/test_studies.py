@@ -41,7 +41,7 @@ def verdicts(measurement: Measurement) -> dict[str, str]:
     return {claim.key: record[claim.key] for claim in load_claims("base_page_size")}
 
 
-def test_a_program_as_the_paper_describes_it() -> None:
+def test_a_program_like_the_paper_agrees() -> None:
     found = measured(FALLS_AT_16K, FALLS_AT_256K)
     assert set(verdicts(found).values()) == {"agree"}
     assert found.code_left_16k == 0.01
@@ -52,7 +52,7 @@ def test_a_program_as_the_paper_describes_it() -> None:
     assert found.advised_growth == pytest.approx(0.1, rel=0.05)
 
 
-def test_a_program_that_is_the_opposite() -> None:
+def test_a_program_unlike_the_paper_disagrees() -> None:
     found = measured(FALLS_AT_256K, FALLS_AT_16K, data_growth=0.5, code_growth=(0.8, 0.9))
     assert set(verdicts(found).values()) == {"disagree"}
 
@@ -65,9 +65,9 @@ def test_a_program_without_misses_decides_nothing() -> None:
 
 
 def test_data_may_want_more_than_16k_and_less_than_256k() -> None:
-    said = verdicts(measured(FALLS_AT_16K, (10_000_000,) * 4 + (100_000,) * 6))
-    assert said["data_larger"] == "agree"
-    assert said["data_256k"] == "disagree"
+    verdict_of = verdicts(measured(FALLS_AT_16K, (10_000_000,) * 4 + (100_000,) * 6))
+    assert verdict_of["data_larger"] == "agree"
+    assert verdict_of["data_256k"] == "disagree"
 
 
 def test_the_worst_programs_lie_between_the_usual_ones_and_none() -> None:
@@ -85,9 +85,9 @@ def test_the_worst_programs_lie_between_the_usual_ones_and_none() -> None:
     ("data", "data_growth", "verdict"),
     [
         (FALLS_AT_256K, 0.1, "agree"),
-        # Memory is dear: 16 MiB of data grow by half.
+        # Too much memory: 16 MiB of data grow by half.
         (FALLS_AT_256K, 0.5, "disagree"),
-        # Misses stay: data wants larger pages still.
+        # Misses do not fall with the page size: data needs still larger pages.
         ((10_000_000,) * 10, 0.1, "disagree"),
     ],
 )

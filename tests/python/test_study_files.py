@@ -74,7 +74,7 @@ def test_a_study_is_a_sweep(path: str, tmp_path: Path) -> None:
 def test_processes_of_several_programs_share_the_machines_of_a_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A list of traces may name programs, and what is there is not simulated again."""
+    """A list of traces may name programs. Recorded traces and simulated cells are used again."""
     recorded = tmp_path / "recorded.oct"
     convert(ZIPF, recorded)
 
@@ -159,9 +159,7 @@ def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
     assert {one["metric"] for one in json.loads(done.stdout)["differences"]} == {"key"}
 
 
-def test_a_diff_says_what_studies_without_a_common_simulation_differ_in(
-    path: str, tmp_path: Path
-) -> None:
+def test_a_diff_of_disjoint_studies_names_their_differences(path: str, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     pairs = [
         (STUDY.replace('"base4k", "thp"', '"tps"'), "different designs (base4k, thp; tps)."),
@@ -221,7 +219,7 @@ VALUES = {
 }
 
 
-def test_every_value_of_a_query_goes_into_json(path: str) -> None:
+def test_every_type_of_a_query_is_written_as_json(path: str) -> None:
     study("run", path, "-q")
     columns = ", ".join(f"{sql} c{number}" for number, sql in enumerate(VALUES))
     done = study("query", path, f"select {columns} from simulations", "--json", "-")
@@ -232,7 +230,7 @@ def test_every_value_of_a_query_goes_into_json(path: str) -> None:
     assert "cast such values to text." in done.stderr
 
 
-def test_columns_of_one_name_stay_apart(path: str) -> None:
+def test_columns_of_one_name_are_numbered(path: str) -> None:
     study("run", path, "-q")
     done = study("query", path, "select 1 as a, 2 as a, 3 as b, 4 as a", "--json", "-")
     assert json.loads(done.stdout)["rows"] == [{"a": 1, "a_1": 2, "b": 3, "a_2": 4}]
@@ -280,7 +278,7 @@ def test_an_unknown_name_in_a_query_is_answered_with_known_ones(
     assert "!" not in done.stderr
 
 
-def test_a_long_table_is_cut_off_and_says_so(path: str) -> None:
+def test_a_long_table_is_truncated_with_a_note(path: str) -> None:
     study("run", path, "-q")
     done = study("query", path, "select * from range(3000000)")
     assert done.stdout.split()[-1] == "999"
@@ -393,7 +391,7 @@ def test_each_error_has_its_message(line: str, sentence: str, tmp_path: Path) ->
         (f"traces = {'[' * 5000}{']' * 5000}", "is no TOML file: cannot recurse further"),
     ],
 )
-def test_nothing_runs_of_a_study_that_is_wrong(text: str, sentence: str, tmp_path: Path) -> None:
+def test_nothing_of_an_invalid_study_runs(text: str, sentence: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     done = study("run", path)
     assert done.exit_code in (2, 125)
@@ -408,17 +406,17 @@ def test_damaged_lines_of_a_journal_are_left_out(path: str, tmp_path: Path) -> N
     removed.unlink()
     (journal,) = (out / "journal").glob("*.jsonl")
     whole = journal.read_bytes()
-    lasting = json.loads(whole.splitlines()[0])
+    timed = json.loads(whole.splitlines()[0])
     failed = {"at": 1.0, "failed": [removed.stem], "why": "x"}
     wrong = [None, [], 5, {"seconds": "x"}, {"seconds": float("nan")}, {"at": 1, "failed": 5}]
     for key, values in {"at": ["x", None], "failed": [None, [[1]], 5], "why": [3]}.items():
         wrong += [{**failed, key: value} for value in values]
     for value in ("x", float("nan"), float("inf"), -1, 10**400, True, None):
-        wrong.append({**lasting, "seconds": value})
-    wrong += [{**lasting, "kind": value} for value in (["synthetic"], {}, "x", 3)]
-    wrong += [{**lasting, "designs": value} for value in ({}, "x", None)]
-    for key in lasting:
-        wrong.append({name: value for name, value in lasting.items() if name != key})
+        wrong.append({**timed, "seconds": value})
+    wrong += [{**timed, "kind": value} for value in (["synthetic"], {}, "x", 3)]
+    wrong += [{**timed, "designs": value} for value in ({}, "x", None)]
+    for key in timed:
+        wrong.append({name: value for name, value in timed.items() if name != key})
     lines = [*map(json.dumps, wrong), '{"at": 1, "fai', "[" * 100_000]
     journal.write_bytes(whole + b"\xff\xfe\n" + "\n".join(lines).encode())
     done = study("status", path, "--json", "-")
@@ -433,14 +431,14 @@ def test_damaged_lines_of_a_journal_are_left_out(path: str, tmp_path: Path) -> N
     assert json.loads(done.stdout)["failed"] == {removed.stem: "x"}
 
 
-def test_words_after_the_file_are_those_of_the_action(path: str) -> None:
+def test_arguments_after_the_file_are_those_of_the_action(path: str) -> None:
     assert "takes no more words" in study("run", path, "more").stderr
     assert "wants a query in SQL" in study("query", path).stderr
     assert "wants a second study file" in study("diff", path).stderr
     assert "did you mean `status`" in study("statsu", path).stderr
 
 
-def test_options_that_an_action_has_no_use_for_are_refused(path: str) -> None:
+def test_options_unused_by_an_action_are_refused(path: str) -> None:
     study("run", path, "-q")
     for option in (["--on", "ray"], ["--workers", "2"], ["--estimate"]):
         for words in (["status", path], ["query", path, "select 1"], ["diff", path, path]):
@@ -538,7 +536,7 @@ def test_a_recording_with_a_failed_tracer_is_not_used(
     assert not list(given.out.glob("staging/*"))
 
 
-def test_how_a_recorded_program_failed_is_said(tmp_path: Path) -> None:
+def test_the_failure_of_a_recorded_program_is_reported(tmp_path: Path) -> None:
     text = 'designs = "thp"\n[programs]\nf = ["sh", "-c", "echo out; exit 3"]\n'
     text += 's = ["sh", "-c", "kill -SEGV $$"]\n'
     command = [sys.executable, "-m", "octavo", "study", "run", written(tmp_path, text)]
@@ -581,7 +579,7 @@ def killed_study(tmp_path: Path, name: str, kills: int, count: int) -> dict[str,
 
 
 @pytest.mark.long
-def test_a_study_killed_ten_times_is_one_that_was_not(tmp_path: Path) -> None:
+def test_a_study_killed_ten_times_has_the_same_results(tmp_path: Path) -> None:
     killed = killed_study(tmp_path, "killed", kills=10, count=50)
     assert len(killed) == 1000
     assert killed == killed_study(tmp_path, "whole", kills=0, count=50)

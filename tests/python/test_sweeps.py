@@ -43,7 +43,7 @@ ENTRIES = {"tlb.l2.main.entries": [768, 1536]}
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """The data set proper: names and bytes."""
+    """Names and contents of the data files."""
     data = directory / "data"
     return {
         str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()
@@ -185,7 +185,7 @@ def test_nothing_is_simulated_twice(swept: octavo.SweepResult) -> None:
     assert len(before) == 16
 
 
-def test_results_do_not_depend_on_what_else_was_simulated(
+def test_results_do_not_depend_on_other_simulations(
     swept: octavo.SweepResult, tmp_path: Path
 ) -> None:
     for design in ("thp", "base4k"):
@@ -325,7 +325,7 @@ def test_a_task_is_sent_with_its_machines_compressed() -> None:
     assert len(sent) < len(task.simulations[0].machine.toml)
 
 
-def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_invalid_sweeps_are_refused_before_anything_runs(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"machines": "skylak"}, "did you mean `skylake`"),
         ({"designs": "thpp"}, "did you mean `thp`"),
@@ -370,7 +370,7 @@ def test_a_format_of_synthetic_traces_alone_is_refused() -> None:
     assert not octavo.sweep(STRIDED, designs="thp", format="synthetic").is_partial
 
 
-def test_a_format_is_that_of_the_traces_that_are_files(tmp_path: Path) -> None:
+def test_a_format_applies_to_traces_in_files(tmp_path: Path) -> None:
     file = str(tmp_path / "data")
     Path(file).write_text("2 400000\n0 1000\n")
     plain, both = (
@@ -429,8 +429,8 @@ def test_a_worker_that_is_killed_is_replaced(
         named = {"t": STRIDED}
         one = list(crossed(named, {"m": "skylake"}, ["thp"], [{}], [None]))
         plan = resolve(one, named, {"m": "skylake"})
-        came = LocalWorkers(1).run(divide(plan.simulations))
-        answers = [one for one in came if isinstance(one, Answer)]
+        messages = LocalWorkers(1).run(divide(plan.simulations))
+        answers = [one for one in messages if isinstance(one, Answer)]
         assert len(answers) == 1
         outcome = answers[0].outcome
         assert isinstance(outcome, Failed) == fails
@@ -447,7 +447,7 @@ def test_a_task_makes_no_file_that_a_killed_worker_would_leave(
     assert run_task(task).tables
 
 
-def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_simulations(tmp_path: Path) -> None:
     """Ctrl-C ends the workers; the next call runs the remaining simulations."""
 
     def interrupt(progress: SweepProgress) -> None:
@@ -567,7 +567,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         again.table()
 
 
-def test_a_result_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_result_is_an_error(tmp_path: Path) -> None:
     for show in (lambda result: result.table(), lambda result: result.rows(), repr):
         result = octavo.sweep(STRIDED, designs=["thp", "base4k"], out=tmp_path / "results")
         gone = next((tmp_path / "results").rglob("*.parquet"))
@@ -576,7 +576,7 @@ def test_a_result_that_is_gone_is_an_error(tmp_path: Path) -> None:
             show(result)
 
 
-def test_a_file_says_what_it_is_the_result_of(swept: octavo.SweepResult) -> None:
+def test_a_file_describes_its_simulation(swept: octavo.SweepResult) -> None:
     path = next(swept.data_set.directory.rglob("*.parquet"))
     file = pq.ParquetFile(path)
     about = json.loads(file.schema_arrow.metadata[b"octavo"])
@@ -604,7 +604,7 @@ def test_an_estimate_reads_numbers_as_the_trace_does() -> None:
     assert references_of("synth:rows") == references_of("synth:rows?references=1e8&instructions=4")
 
 
-def test_an_estimate_comes_before(tmp_path: Path) -> None:
+def test_an_estimate_precedes_the_run(tmp_path: Path) -> None:
     combinations = list(crossed(TRACES, {"m": "skylake"}, ["thp", "base4k"], [{}], [None]))
     plan = resolve(combinations, TRACES, {"m": "skylake"})
     data_set, workers = DataSet(tmp_path / "out"), LocalWorkers(2)
@@ -625,7 +625,7 @@ def tasks_of(references: int, designs: list[str], settings: Any = None) -> list[
     return divide(resolve(combinations, given, {"m": "skylake"}).simulations)
 
 
-def test_a_short_task_says_little_of_the_time_of_long_ones(tmp_path: Path) -> None:
+def test_a_short_task_hardly_changes_the_estimate_of_long_ones(tmp_path: Path) -> None:
     """Most of the time of a short task is start-up."""
     (short,), (long,) = tasks_of(1000, ["thp"]), tasks_of(10**7, ["thp"])
     speeds = Speeds(DataSet(tmp_path / "out"))
@@ -666,7 +666,7 @@ def test_the_time_left_is_that_of_tasks_under_way(tmp_path: Path) -> None:
     assert seconds_left(speeds, tasks[2:], [], 1) == pytest.approx(1200, rel=0.1)
 
 
-def test_a_sweep_says_how_long_it_takes_yet(tmp_path: Path) -> None:
+def test_progress_of_a_sweep_has_the_remaining_time(tmp_path: Path) -> None:
     seen: list[SweepProgress] = []
     octavo.sweep(TRACES, designs="thp", out=tmp_path / "out", on_progress=seen.append)
     assert seen[0].left_seconds is None
@@ -685,7 +685,7 @@ def test_a_block_that_is_read_is_not_yet_simulated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(None, ""), (61.0, ", about 61 s left"), (0.0, ", nearly done")]
+    ("seconds", "text"), [(None, ""), (61.0, ", about 61 s left"), (0.0, ", nearly done")]
 )
-def test_an_estimate_that_has_run_out_names_no_time(seconds: float | None, said: str) -> None:
-    assert _left(SweepProgress(1, 2, 0, 10.0, seconds)) == said
+def test_an_estimate_that_has_run_out_names_no_time(seconds: float | None, text: str) -> None:
+    assert _left(SweepProgress(1, 2, 0, 10.0, seconds)) == text

@@ -36,7 +36,7 @@ def cluster() -> Iterator[Any]:
         nodes.shutdown()
 
 
-def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
+def test_a_lost_node_changes_no_result(cluster: Any, tmp_path: Path) -> None:
     """In a study of 1,000 simulations over 10 traces, the lost tasks run again on the remaining
     nodes.
     """

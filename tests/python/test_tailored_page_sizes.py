@@ -329,10 +329,10 @@ def test_sizes_of_workloads() -> None:
 def test_reproduce_writes_the_tables_and_the_figures(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    requested = []
 
     def pretend(request: Request) -> Study:
-        asked.append((request.max_instructions, request.large))
+        requested.append((request.max_instructions, request.large))
         return study
 
     monkeypatch.setattr("octavo.studies.tailored_page_sizes.run_study", pretend)
@@ -340,7 +340,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     arguments = ["reproduce", "tailored-page-sizes", "--max-instructions", "5M", "--large"]
     done = invoke(*arguments, "--out", str(out))
     assert done.exit_code == 0, done.stderr
-    assert asked == [(5_000_000, True)]
+    assert requested == [(5_000_000, True)]
     assert done.stdout == study.markdown()
     tables = [f"tailored-page-sizes.{suffix}" for suffix in ("json", "md", "parquet")]
     figures = [f"{name}.{suffix}" for name in FIGURES for suffix in ("pdf", "svg")]

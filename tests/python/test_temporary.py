@@ -45,7 +45,7 @@ def make() -> tuple[subprocess.Popen[str], Path]:
     return process, directory
 
 
-def test_only_directories_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+def test_only_directories_of_ended_processes_are_removed(tmp_path: Path) -> None:
     (process, left), (other, kept) = make(), make()
     for name in (f"{PREFIX}unowned", "another"):
         (tmp_path / name).mkdir()

@@ -60,7 +60,9 @@ def test_values_are_abbreviated() -> None:
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_names_command_no_terminal(is_terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_do_not_control_the_terminal(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     console = Console(force_terminal=is_terminal, color_system=None, width=200)
     show_grid(console, Grid(HOSTILE, ("head", "of\nlines"), ((HOSTILE, "1\n2"),)))
     say(console, HOSTILE)
@@ -70,7 +72,7 @@ def test_names_command_no_terminal(is_terminal: bool, capsys: pytest.CaptureFixt
 
 
 def test_a_table_in_a_file_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """However wide the table is, unlike on a screen."""
+    """No column is dropped and no cell is cut off, whatever the width."""
     numbers = tuple(f"{number}{'0' * 20}" for number in range(10))
     path = f"/opt/{'directory/' * 20}program"
     console = Console(force_terminal=False, color_system=None, width=120)
@@ -90,13 +92,13 @@ def test_pages_hold_no_control_characters() -> None:
     assert printable_document([{"a": HOSTILE, "b": "x\ny"}, 1]) == [{"a": SHOWN, "b": "x\ny"}, 1]
 
 
-def test_what_is_between_backticks_is_code_in_html() -> None:
+def test_text_in_backticks_is_code_in_html() -> None:
     shown = html_with_code("`a<b` & `c`, but not `of\ntwo lines`")
     code = '<code class="inline">{}</code>'.format
     assert shown == f"{code('a&lt;b')} &amp; {code('c')}, but not `of\ntwo lines`"
 
 
-def test_errors_command_no_terminal(tmp_path: Path) -> None:
+def test_errors_do_not_control_the_terminal(tmp_path: Path) -> None:
     name = tmp_path / f"{HOSTILE}.csv"
     name.write_text("kind,address\n\x1b]0;title\x07,1\n")
     done = subprocess.run(
@@ -127,5 +129,5 @@ def test_errors_command_no_terminal(tmp_path: Path) -> None:
 def test_words_survive_a_shell_on_one_line(word: str) -> None:
     line = shell_line(["printf", "%s", word])
     assert printable(line) == line
-    said = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True).stdout
-    assert said == os.fsencode(word)
+    printed = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True).stdout
+    assert printed == os.fsencode(word)

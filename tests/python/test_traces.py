@@ -46,7 +46,7 @@ def csv(tmp_path: Path) -> str:
     return write_csv(tmp_path / "some.csv", SOME)
 
 
-# --- what is a trace ---------------------------------------------------------------------------
+# --- recognition of traces ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_which_files_are_traces(csv: str, tmp_path: Path) -> None:
     unnamed = tmp_path / "unnamed"
     unnamed.write_bytes(Path(csv).read_bytes())
     assert names_a_trace([str(unnamed)])
-    unnamed.chmod(0o755)  # as everything on some file systems is
+    unnamed.chmod(0o755)  # some file systems mark every file as executable
     assert names_a_trace([str(unnamed)])
     parquet = tmp_path / "columns"
     convert(csv, tmp_path / "some.parquet")
@@ -138,7 +138,7 @@ def test_the_suffix_selects_the_format(name: str, wanted: str | None, expected: 
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "said"),
+    ("name", "wanted", "message"),
     [
         ("-", None, "champsim or champsim-cloudsuite"),
         ("trace", None, "is not that of a format"),
@@ -148,8 +148,10 @@ def test_the_suffix_selects_the_format(name: str, wanted: str | None, expected: 
         ("a", "pinatrace", "only read"),
     ],
 )
-def test_no_format_to_write(name: str, wanted: str | None, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_formats_that_cannot_be_written_are_refused(
+    name: str, wanted: str | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
         format_to_write(name, wanted)
 
 
@@ -161,7 +163,7 @@ def test_byte_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "many", "1.5", "3 GX"])
-def test_no_byte_sizes(text: str) -> None:
+def test_invalid_byte_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         byte_size(text)
 
@@ -215,7 +217,7 @@ def test_any_kind_of_column_is_read(made: list[Reference], rows: int, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"kind": ["load"]}, "no column `address`"),
         ({"address": [1]}, "no column `kind`"),
@@ -229,15 +231,17 @@ def test_any_kind_of_column_is_read(made: list[Reference], rows: int, tmp_path: 
         ({"kind": pa.array([], pa.string()), "address": pa.array([], pa.uint64())}, "is empty"),
     ],
 )
-def test_columns_that_are_no_trace(columns: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_invalid_columns_are_refused(
+    columns: dict[str, object], message: str, tmp_path: Path
+) -> None:
     name = str(tmp_path / "wrong.parquet")
     pq.write_table(pa.table(columns), name)
     done = run("convert", name, str(tmp_path / "out.oct"))
-    assert_refused(done, 125, "wrong.parquet", said)
+    assert_refused(done, 125, "wrong.parquet", message)
     assert not (tmp_path / "out.oct").exists()
 
 
-def test_a_conversion_leaves_nothing_half(csv: str, tmp_path: Path) -> None:
+def test_a_failed_conversion_leaves_no_partial_file(csv: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text(Path(csv).read_text() + "load,0x10,8\nlod,1,1\n")
     out = tmp_path / "out.oct"
@@ -249,7 +253,7 @@ def test_a_conversion_leaves_nothing_half(csv: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["info", "head", "check", "run", "convert"])
-def test_a_text_is_read_as_its_suffix_says(command: str, tmp_path: Path) -> None:
+def test_a_text_is_read_in_the_format_of_its_suffix(command: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.din"
     broken.write_text("1 zzz\n0 1000\n")
     out = [str(tmp_path / "out.oct")] if command == "convert" else []
@@ -273,7 +277,7 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
     Path("study.toml").write_text(f'designs = "base4k"\ntraces = "{short}"\n')
     snapshot = " is a snapshot of memory, which `octavo snapshot --show {}` reads."
     machine = " is a machine, which `octavo sim --machine {}` and `octavo run --tlb {}` take and "
-    for command, name, status, said in (
+    for command, name, status, message in (
         ("run", "now.octmem", 126, snapshot),
         ("info", "now.octmem", 125, snapshot),
         ("run", "run.json", 126, " is a result of `octavo run`, which `octavo apply --from {}` "),
@@ -288,7 +292,7 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
         ("run", "sim/report.json", 126, " is the data of a report, which `octavo report sim` "),
         ("run", "./sim", 126, "; `octavo report {}` rebuilds the report of the result in it."),
     ):
-        assert_refused(run(command, name), status, f"`{name}`", said.replace("{}", name))
+        assert_refused(run(command, name), status, f"`{name}`", message.replace("{}", name))
     assert_refused(run("record", "-o", "new.oct", "some.oct"), 126, " is a trace, which `octavo ")
 
 
@@ -334,7 +338,7 @@ def test_a_recording_is_not_named_like_another_format(name: str) -> None:
     assert_refused(run("record", "-o", name, "--", "true"), 2, name, ".oct")
 
 
-def test_conversions_that_make_no_sense(csv: str, tmp_path: Path) -> None:
+def test_invalid_conversions_are_refused(csv: str, tmp_path: Path) -> None:
     out = tmp_path / "out.oct"
     out.write_text("precious")
     assert_refused(run("convert", csv, str(out)), 2, "--force")
@@ -426,7 +430,7 @@ def test_a_run_on_a_trace(csv: str) -> None:
     assert (counts["references"], counts["modifies"]) == (6, 1)
 
 
-def test_a_run_without_instructions_divides_by_nothing(tmp_path: Path) -> None:
+def test_rates_are_undefined_without_instructions(tmp_path: Path) -> None:
     data = [("load", 0x10000 + 4096 * step, 8) for step in range(5000)]
     result = octavo.run(write_csv(tmp_path / "data.csv", data))
     curves = [row for row in result.rows if row["component"].startswith("tlb.")]
@@ -453,7 +457,7 @@ def test_a_run_on_a_broken_trace_is_partial(csv: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "status", "said"),
+    ("content", "arguments", "status", "message"),
     [
         (b"", (), 125, "is empty"),
         (b"kind,address\n", (), 125, "has no references"),
@@ -461,11 +465,11 @@ def test_a_run_on_a_broken_trace_is_partial(csv: str, tmp_path: Path) -> None:
         (b"2 400000\n", ("--format", "native"), 125, "native"),
     ],
 )
-def test_no_trace_at_all(
-    content: bytes, arguments: tuple[str, ...], status: int, said: str, tmp_path: Path
+def test_files_without_references_are_refused(
+    content: bytes, arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "no.csv").write_bytes(content)
-    assert_refused(run("run", *arguments, str(tmp_path / "no.csv")), status, "no.csv", said)
+    assert_refused(run("run", *arguments, str(tmp_path / "no.csv")), status, "no.csv", message)
 
 
 def test_samples_are_refused(tmp_path: Path) -> None:
@@ -483,7 +487,7 @@ def test_samples_are_refused(tmp_path: Path) -> None:
     assert "not every reference" in run("info", native).stdout
 
 
-def test_a_trace_that_is_not_there() -> None:
+def test_a_missing_trace_is_an_error() -> None:
     assert_refused(run("run", "missing.oct"), 125, "cannot read `missing.oct`")
     with pytest.raises(CannotRun):
         octavo.run("missing.oct")
@@ -511,7 +515,7 @@ def test_a_trace_is_read_once(csv: str) -> None:
         trace.list(entries=1)
 
 
-# --- what traces of others hold ----------------------------------------------------------------
+# --- unusual contents of traces ----------------------------------------------------------------
 
 
 def text_trace(path: Path, text: str) -> str:
@@ -537,8 +541,8 @@ def test_addresses_that_are_not_canonical_are_folded_and_reported(tmp_path: Path
         for command, count, bits in (("run", 3, 57), ("curves", 3, 57), ("sim", 4, 48)):
             done = run(command, name)
             assert done.exit_code == 0, done.stderr
-            said = f"{count} references, the first at 0xffffffffffffffff, were not at canonical"
-            assert said in done.stderr
+            message = f"{count} references, the first at 0xffffffffffffffff, were not at canonical"
+            assert message in done.stderr
             assert f"of {bits} bits" in done.stderr
         checked = json.loads(run("check", name, "--json", "-").stdout)
         assert checked["counts"] == {"not-canonical": 3}
@@ -689,7 +693,7 @@ def test_a_closed_pipe_is_no_error(command: str, tmp_path: Path) -> None:
     first, *options = command.split()
     words = [sys.executable, "-m", "octavo", first, trace, *options]
     words += ["-"] if first == "convert" else []
-    # The reader ends before anything is written.
+    # The reader of the pipe ends before anything is written.
     end, start = os.pipe()
     os.close(end)
     done = subprocess.run(words, stdout=start, stderr=subprocess.PIPE, text=True, check=False)

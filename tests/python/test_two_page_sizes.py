@@ -86,7 +86,7 @@ def test_a_wrapper_around_the_program_is_not_measured() -> None:
 
 def test_every_claim_can_agree_and_differ(measured: Measurement) -> None:
     like = _like_the_paper(measured)
-    # One in three programs, where set-associative TLBs lose.
+    # Set-associative TLBs lose with one of three programs.
     first = replace(like.sets[0], cpi_two_sizes=0.85, cpi_two_sizes_large_index=0.86)
     paper = [like, like, replace(like, sets=(first, *like.sets[1:]))]
     unlike = _unlike_the_paper(measured)
@@ -160,7 +160,7 @@ def test_two_sizes_are_near_the_large_size_on_both_sides(
     assert _answer("full_pair", [replace(measured, full=full)]) is agrees
 
 
-def test_cpi_that_tables_do_not_show_are_alike(measured: Measurement) -> None:
+def test_cpi_below_the_resolution_of_tables_are_equal(measured: Measurement) -> None:
     """A CPI_TLB below 0.0001 counts as 0.0001."""
     cpi = {**measured.full.cpi, 4096: 0.8, 32768: 0.00001}
     full = replace(measured.full, cpi=cpi, cpi_two_sizes=0.00009)
@@ -174,13 +174,13 @@ def test_cpi_that_tables_do_not_show_are_alike(measured: Measurement) -> None:
     assert values["full_pair_near_large"] == [True]
     assert values["index_differences"] == pytest.approx([0, 0.75])
     found = _found([alike])
-    for key, said in {
+    for key, text in {
         "full_pair": "1 of 1 programs; both are below 0.0001 in 1 of them",
         "both_indexes": "1 of 2 cases; both are below 0.0001 in 1 of them",
     }.items():
         claim = found[key]
         assert claim is not None
-        assert claim.ours == said
+        assert claim.ours == text
 
 
 def _answer(key: str, measured: list[Measurement]) -> bool:

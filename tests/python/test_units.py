@@ -16,7 +16,7 @@ def test_lists_and_ranges_of_page_sizes_are_sorted_and_unique() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3KiB", "4KiB..", "2GiB", "4KiB,,8KiB", "big", "4KiB..5KiB"])
-def test_other_page_sizes_are_refused_with_the_ones_there_are(text: str) -> None:
+def test_other_page_sizes_are_refused_with_the_valid_range(text: str) -> None:
     with pytest.raises(UsageError, match="power of two from 4KiB to 1GiB"):
         units.page_sizes(text)
 
@@ -24,13 +24,13 @@ def test_other_page_sizes_are_refused_with_the_ones_there_are(text: str) -> None
 @pytest.mark.parametrize(
     ("text", "nearest"), [("3k", "4KiB"), ("5MiB", "4MiB"), ("6M", "8MiB"), ("2GiB", "1GiB")]
 )
-def test_a_refused_page_size_has_its_nearest_named(text: str, nearest: str) -> None:
+def test_the_nearest_of_a_refused_page_size_is_named(text: str, nearest: str) -> None:
     with pytest.raises(UsageError, match=f"page size `{text}`: the nearest is {nearest};"):
         units.page_size(text)
 
 
 @pytest.mark.parametrize(("text", "nearest"), [("48", 64), ("45", 32), ("1", 16), ("1MiB", 4096)])
-def test_a_refused_line_size_has_its_nearest_named(text: str, nearest: int) -> None:
+def test_the_nearest_of_a_refused_line_size_is_named(text: str, nearest: int) -> None:
     with pytest.raises(UsageError, match=f"line size `{text}`: the nearest is {nearest};"):
         units.line_size(text)
 

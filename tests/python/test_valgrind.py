@@ -26,7 +26,7 @@ def test_the_real_launcher_beside_debians_script_is_preferred(fake_tools: Path) 
     assert find_valgrind("lackey").launcher == fake_tools / "valgrind.bin"
 
 
-def test_missing_old_and_broken_ones(fake_tools: Path) -> None:
+def test_missing_old_and_broken_launchers_are_refused(fake_tools: Path) -> None:
     write_script(fake_tools / "valgrind", "echo valgrind-3.18.1")
     with pytest.raises(CannotRun, match=r"3\.18\.1 is too old; Octavo needs 3\.19"):
         find_valgrind("lackey")
@@ -47,7 +47,7 @@ def test_the_tool_directory(
         find_tool_dir()
 
 
-def test_without_a_tool_the_way_to_it_is_named(
+def test_the_error_of_a_missing_tool_names_make_setup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OCTAVO_TOOL_DIR", raising=False)
@@ -56,7 +56,7 @@ def test_without_a_tool_the_way_to_it_is_named(
         find_tool_dir()
 
 
-def test_a_temporary_directory_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_temporary_directory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_temporary_directory()
     monkeypatch.setenv("TMPDIR", "/no/such/directory")
     with pytest.raises(CannotRun, match="TMPDIR names `/no/such/directory`"):

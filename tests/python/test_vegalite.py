@@ -1,4 +1,4 @@
-"""Figures against the JSON Schema of Vega-Lite, and what is drawn without an engine for it."""
+"""Figures against the JSON Schema of Vega-Lite, and figures drawn without a Vega-Lite engine."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_table_goes_to_standard_error_and_output_to_the_user() -> None:
     arguments = ("--repetitions", "2", "--settings", "thp-disable", "--", "echo", "hello")
     done = verify(*arguments)
     assert done.returncode == 0, done.stderr
-    # Each setting is run once beforehand and in each round.
+    # Each of the two settings runs once before the rounds, and once in each of the two rounds.
     assert done.stdout == "hello\n" * 6
     assert done.stderr.startswith("Too few rounds to separate a difference from noise: 2 counted")
     assert "thp-disable" in done.stderr
@@ -135,11 +135,11 @@ def test_a_host_that_takes_memory_back_is_named(
 "2MiB" = {low = 12000000, median = 12900000, high = 13000000}
 """,
     )
-    said = "takes 5.0 ms longer for each 2 MiB page that it touches"
+    expected = "takes 5.0 ms longer for each 2 MiB page that it touches"
     before = octavo.verify(["true"], repetitions=1).notes
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     after = octavo.verify(["true"], repetitions=1).notes
-    assert [any(said in note for note in notes) for notes in (before, after)] == [False, True]
+    assert [any(expected in note for note in notes) for notes in (before, after)] == [False, True]
 
 
 def test_a_file_at_standard_input_is_given_to_every_run(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_program_that_switches_huge_pages_off_is_noted(tmp_path: Path, off: bo
     mark = tmp_path / "mark"
     found = document(
         *("--repetitions", "1", "--metric", "time:true", "--ready", f"rm {mark}"),
-        # This setting does so too, which the program does not do.
+        # The switch of this setting is not the program's own, and has no note.
         *("--settings", "thp-disable", "--"),
         *(PYTHON, "-S", "-c", SWITCH, str(int(off)), str(mark)),
     )
@@ -251,7 +251,7 @@ def test_processor_time_is_of_the_program_alone() -> None:
     assert 0 < value < 30
 
 
-def test_what_is_to_be_tried_is_tried_beside_chosen_settings() -> None:
+def test_tries_are_measured_with_the_chosen_settings() -> None:
     found = api.verify(["true"], repetitions=1, settings=["thp-disable"], tries=["MARK=1"])
     names = [setting["name"] for setting in found.document()["settings"]]
     assert names == ["as now", "thp-disable", "MARK=1"]
@@ -259,7 +259,7 @@ def test_what_is_to_be_tried_is_tried_beside_chosen_settings() -> None:
 
 @pytest.mark.parametrize(("rounds", "few"), [(2, " (too few: 6 is the least)"), (6, "")])
 def test_progress_names_rounds_that_are_too_few(rounds: int, few: str) -> None:
-    """For one comparison, whose least number is in the result, too."""
+    """The least number of rounds is the one for a single comparison, as in the result."""
     seen: list[str] = []
     api.verify(
         ["true"],
@@ -277,7 +277,7 @@ def test_processes_left_behind_are_ended() -> None:
     assert "left processes behind; they were ended after each run." in " ".join(found.notes)
 
 
-def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
+def test_the_predicted_gain_is_shown(tmp_path: Path) -> None:
     gain = {"low": 0.05, "expected": 0.12, "high": 0.2}
     data = {"scope": "program", "stream": "data", "gain": gain, "gain_page_size": PMD_PAGE}
     data |= {"page_size": PMD_PAGE, "usable_page_size": PMD_PAGE, "region_kind": None}
@@ -298,8 +298,10 @@ def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
         read_run(str(tmp_path))
 
 
-def test_each_setting_has_the_prediction_of_what_it_reaches() -> None:
-    """A switch does not reach one region, and the library not the page faults at first touches."""
+def test_the_prediction_of_a_setting_covers_the_memory_it_reaches() -> None:
+    """The switch does not reach one of the regions. A library that is loaded late does not reach
+    the page faults at first touches.
+    """
     switch = {"kind": "malloc", "name": "switch 2MiB", "page_size": PMD_PAGE, "command": "A=1 x"}
     library = {**switch, "kind": "apply", "name": "preload 2MiB"}
     walks = {"low": 0.01, "expected": 0.04, "high": 0.1}
@@ -332,7 +334,7 @@ def test_each_setting_has_the_prediction_of_what_it_reaches() -> None:
     assert predicted("switch 2MiB") == (0.09, "setting")
     assert predicted("preload 2MiB", is_late=True) == (0.04, "setting")
     assert predicted("other 2MiB") == (0.12, "data")
-    # Advised alone, the switch leaves out shared memory, as the library does.
+    # A library that the advice does not name reaches all memory that is not shared.
     library |= {"name": "shared 2MiB", "kind": "thp"}
     arenas["region_kind"] = "shared"
     assert predicted("preload 2MiB", is_late=True) == (0.03, "setting")
@@ -348,7 +350,7 @@ def test_advice_that_cannot_be_read_is_refused_before_anything_runs(
     data = {"scope": "program", "stream": "data", "gain": gain, "gain_page_size": PMD_PAGE}
     data |= {"reason": "gain", "usable_page_size": PMD_PAGE, "actions": [action]}
     del data[lacking]
-    # Of a damaged one, the programs are not read either.
+    # A `run` whose fields have other types.
     run = {"program": 3, "directory": 3, "processes": [3]}
     file = tmp_path / "result.json"
     file.write_text(json.dumps({"schema": "octavo/run/1", "advice": [data], "run": run}))
@@ -390,15 +392,15 @@ def test_a_program_that_fails_is_not_measured(metric: str, script: str, sentence
     assert sentence in str(refused.value)
 
 
-def test_a_setting_under_which_it_fails_is_left_out() -> None:
+def test_a_setting_under_which_the_program_fails_is_left_out() -> None:
     program = ("sh", "-c", "exit ${STATUS:-0}")
     found = document("--repetitions", "1", "--try", "STATUS=4", "--", *program)
     assert setting(found, "STATUS=4")["dropped"] == "it ended with status 4"
     assert setting(found, "STATUS=4")["values"] == []
 
 
-def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
-    """The third run fails, which is the first timed one."""
+def test_occasional_failures_do_not_count(tmp_path: Path) -> None:
+    """The third run fails. It is the first one that is timed."""
     script = f"echo x >> {tmp_path}/runs; test $(wc -l < {tmp_path}/runs) != 3"
     arguments = ("--repetitions", "3", "--settings", "thp-disable", "--", "sh", "-c", script)
     found = document(*arguments)
@@ -474,7 +476,9 @@ if os.path.getsize(runs) == 7:
 
 
 def test_an_interrupt_keeps_finished_rounds(tmp_path: Path) -> None:
-    """The seventh run is the first of the third round, after two runs beforehand."""
+    """The program interrupts its seventh run: two runs before the rounds, two rounds of two runs,
+    and the first run of the third round.
+    """
     file = tmp_path / "result.json"
     root = make_tree(tmp_path)
     before = chosen(root)
@@ -500,7 +504,7 @@ def test_the_program_is_ended_with_a_killed_octavo(tmp_path: Path) -> None:
         "os.close(0); time.sleep(1000)\n"
     )
     done = verify("--", PYTHON, "-S", "-c", script)
-    # Both ends of its output are closed, or this would wait.
+    # `verify` returned, so the program, which kept the pipe open, has ended.
     assert done.returncode == -9
 
 
@@ -554,7 +558,7 @@ while True:
 def test_processor_time_of_a_server_is_that_of_the_load(tmp_path: Path) -> None:
     """The load makes the server work, and waits for the end of the work."""
     mark = tmp_path / "mark"
-    # Without its files the next server is not taken for this one.
+    # The load removes the files, so that the next server is not taken for this one.
     load = f"kill -USR1 $(cat {mark}.pid) && until test -s {mark}; do sleep 0.01; done"
     load += f" && rm {mark} {mark}.pid"
     found = api.verify(
@@ -572,7 +576,7 @@ def test_processor_time_of_a_server_is_that_of_the_load(tmp_path: Path) -> None:
 def test_a_daemon_is_a_server_too(tmp_path: Path) -> None:
     """The first process ends at once, and the socket belongs to a grandchild in another session."""
     daemon = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
-    # The next server is not ready before it has written the file again.
+    # The load removes the file: the next server is ready when it has written its own.
     load = f"time:rm {tmp_path}/port"
     found = document(
         *("--repetitions", "1", "--metric", load, "--ready", f"test -s {tmp_path}/port"),
@@ -639,7 +643,7 @@ def test_system_settings_hold_during_a_run_and_not_after(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert chosen(root) == before
-    # The general setting, that of 2 MiB and that of 64 KiB: twice as they were, twice each other.
+    # The general setting, and those of 2 MiB and of 64 KiB. Each of three combinations runs twice.
     seen = sorted(line.strip() for line in log.read_text().splitlines())
     wanted = ["madvise inherit never", "madvise always never", "madvise inherit always"]
     assert seen == sorted(2 * wanted)
@@ -657,7 +661,7 @@ def test_candidates_depend_on_the_machine(tmp_path: Path) -> None:
     names = [one.name for one in found]
     assert names[0] == AS_NOW
     assert {"glibc-thp 2MiB", "thp-disable", "thp-for-all 2MiB", "thp-for-all 64KiB"} <= {*names}
-    # Settings of the program alone come first.
+    # Settings of the program come before those of the system.
     assert [bool(one.system) for one in found] == sorted(bool(one.system) for one in found)
     assert not any(one.prefix for one in found)
     (root / f"{THP}/enabled".lstrip("/")).unlink()
@@ -691,7 +695,7 @@ def test_a_users_own_values_are_kept() -> None:
 def test_text_in_huge_pages_is_that_of_its_own_setting_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the page cache would keep it for all later runs."""
+    """The page cache keeps text in huge pages, so other settings must not use the same file."""
     file = tmp_path / "text"
     file.write_bytes(bytes(8192))
     monkeypatch.setattr("octavo.actions.file_text.why_not", lambda *host: None)
@@ -737,7 +741,7 @@ def test_text_is_restored_unless_a_run_is_known_to_have_had_no_more_in_huge_page
     monkeypatch.setattr("octavo.verification.experiment.read_in_small_pages", read.append)
     with suppress(Interrupted):
         octavo.verify(["true"], repetitions=1)
-    # A run beforehand that fails or is interrupted is the last one.
+    # After a run before the rounds that fails or is interrupted, no other run follows.
     runs = {"as much": 0, "failed": 1, "interrupted": 1}.get(end, 2)
     assert read == ["/usr/bin/true"] * runs
 

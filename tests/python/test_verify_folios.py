@@ -44,7 +44,7 @@ def test_folios_are_recognised(tmp_path: Path) -> None:
     assert count(frames, flags, tmp_path) == {64: 128, 16: 16}
 
 
-def test_what_is_not_in_order_is_no_folio(tmp_path: Path) -> None:
+def test_frames_out_of_order_are_no_folio(tmp_path: Path) -> None:
     flags = folio(16, 16)
     # The page in the middle is another one now, as after a copy on write.
     frames = [*range(16, 24), 99, *range(25, 32)]

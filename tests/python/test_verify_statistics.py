@@ -97,9 +97,9 @@ def outcome(*values: Sequence[float | None], metric: str = "time", better: str =
 NOISE = (1.00, 1.02, 0.99, 1.01, 0.98, 1.00, 1.03, 0.99, 1.02, 1.01)
 
 
-def shifted(by: float, turn: int = 3) -> list[float]:
-    """Other noise around a given value."""
-    return [by * value for value in (*NOISE[turn:], *NOISE[:turn])]
+def shifted(mean: float, offset: int = 3) -> list[float]:
+    """The same noise in another order around another mean."""
+    return [mean * value for value in (*NOISE[offset:], *NOISE[:offset])]
 
 
 def test_a_gain_beyond_noise_is_found() -> None:

@@ -141,7 +141,7 @@ def leave_changed(root: Path) -> None:
     assert chosen(root) == {**BEFORE, **ALWAYS}
 
 
-def test_settings_left_by_both_are_detected_and_restored(tree: Path) -> None:
+def test_settings_left_changed_are_detected_and_restored(tree: Path) -> None:
     assert restore_left_over(tree) is None
     leave_changed(tree)
     with pytest.raises(CannotRun, match="octavo verify --restore"):
@@ -171,7 +171,7 @@ def test_a_damaged_state_is_reported(tree: Path) -> None:
             check_nothing_left(tree)
 
 
-def test_two_do_not_change_settings_at_once(tree: Path) -> None:
+def test_settings_are_changed_by_one_process_at_a_time(tree: Path) -> None:
     with (
         SystemSettings(ALWAYS, tree),
         pytest.raises(CannotRun, match="another `octavo verify --allow-system`"),
@@ -183,7 +183,7 @@ def test_two_do_not_change_settings_at_once(tree: Path) -> None:
 def test_a_setting_that_does_not_change_is_reported(tree: Path) -> None:
     file = tree / f"{THP}/enabled".lstrip("/")
     with SystemSettings(ALWAYS, tree) as system:
-        # As `nr_hugepages`, where the kernel finds fewer free pages.
+        # Such as `nr_hugepages` if the kernel finds too few free pages.
         file.unlink()
         file.symlink_to("/dev/null")
         with pytest.raises(CannotRun, match="could not restore"):
@@ -238,7 +238,7 @@ def kill_at_random(root: Path, kills: int, longest_seconds: float) -> int:
     lock = root / "var/lib/octavo/settings.lock"
     for _ in range(kills):
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        # Not before it is at work, which takes a second or two on a busy machine.
+        # Wait until it changes settings: on a busy machine it takes a second or two to start.
         while process.poll() is None and not is_being_changed(root):
             time.sleep(0.01)
         time.sleep(moments.uniform(0, longest_seconds))

@@ -99,7 +99,7 @@ def advise(
     return next(item for item in advice if item.case.stream == "data")
 
 
-def test_the_time_of_a_program_has_all_that_gains_are_shares_of() -> None:
+def test_the_time_of_a_program_has_all_its_parts() -> None:
     costs = estimated()
     clock = costs.clock.median
     program = Program(10**9, 0, 64 * MIB)
@@ -126,15 +126,15 @@ def test_many_walks_are_worth_huge_pages() -> None:
     assert "walk cost estimated" in advice.text
 
 
-def test_few_walks_in_all_are_no_gain_however_short_the_run() -> None:
-    """Like a program that does nothing but start."""
+def test_few_walks_in_total_are_no_gain_even_in_a_short_run() -> None:
+    """Such as a program that starts and ends."""
     advice = advise(9_999, instructions=100_000)
     assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")
     assert "2 MiB pages would save 9999 page walks in all, and fewer than 10.0 k" in advice.text
     assert advise(10_000, instructions=100_000).page_size == 2 * MIB
 
 
-def test_few_walks_are_no_gain_however_many_misses_a_small_tlb_has() -> None:
+def test_few_walks_are_no_gain_even_with_many_misses_of_a_small_tlb() -> None:
     advice = advise(30_000)
     assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")
     message = (
@@ -230,7 +230,7 @@ def test_system_calls_are_part_of_the_time(tmp_path: Path) -> None:
     quick = 10**9 * 0.2 + 0.4 * measured.clock.low
     assert found.low == pytest.approx(10**7 * 16 / (slow + 10**7 * 82))
     assert found.high == pytest.approx(10**7 * 80 / (quick + 10**7 * 610))
-    # A time that is known has them.
+    # A known time of the program includes its system calls.
     known = replace(program, native=NativeTime(1.2))
     without = replace(known, kernel_seconds=0.0)
     assert gain(known, measured, 2 * MIB, 10**7, 0, 64 * MIB) == gain(
@@ -268,7 +268,7 @@ FAULTS = """
 """
 
 
-def test_page_faults_are_part_of_the_time_and_of_what_is_saved(tmp_path: Path) -> None:
+def test_page_faults_are_part_of_the_time_and_of_the_gain(tmp_path: Path) -> None:
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
     program = Program(10**9, 0, 64 * MIB, page_faults=20_000)
     found = gain(program, measured, 2 * MIB, 0, 0, 64 * MIB, PageFaults(16_000, 30, 1000))
@@ -278,7 +278,7 @@ def test_page_faults_are_part_of_the_time_and_of_what_is_saved(tmp_path: Path) -
 
 
 def test_large_pages_of_which_little_is_touched_cost_time(tmp_path: Path) -> None:
-    """A fault of 2 MiB costs as much as 80 of 4 KiB."""
+    """A fault of a 2 MiB page costs as much as 80 faults of 4 KiB pages."""
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
     program = Program(10**9, 0, 64 * MIB, page_faults=20_000)
     found = gain(program, measured, 2 * MIB, 0, 0, 64 * MIB, PageFaults(1000, 40, 0))
@@ -289,7 +289,7 @@ def test_large_pages_of_which_little_is_touched_cost_time(tmp_path: Path) -> Non
 
 
 def test_the_largest_loss_is_that_with_data_that_come_quickly() -> None:
-    """For a sparse program, with many walks and with 2 MiB pages of which little is touched."""
+    """For a sparse program: many walks, and 2 MiB pages of which it touches little."""
     costs = estimated()
     program = Program(10**7, 300_000, 8 * MIB, page_faults=2000)
     found = gain(program, costs, 2 * MIB, 300_000, 250_000, 8 * MIB, PageFaults(2000, 2000, 0))
@@ -313,7 +313,7 @@ RETURNED = """
 def test_first_touches_of_memory_that_a_host_took_back_include_the_hosts_cost(
     tmp_path: Path,
 ) -> None:
-    """Ten of thirty pages are in memory that the host has left."""
+    """The guest has 20 MiB of free memory that the host did not take back: ten of thirty pages."""
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS + RETURNED)
     program = Program(10**9, 0, 64 * MIB, page_faults=20_000)
     found = gain(program, measured, 2 * MIB, 0, 0, 64 * MIB, PageFaults(16_000, 30, 1000))
@@ -326,8 +326,10 @@ def test_first_touches_of_memory_that_a_host_took_back_include_the_hosts_cost(
     assert measured.without_returned_memory().faults(2 * MIB, 30) == usual.faults(2 * MIB, 30)
 
 
-def test_memory_that_the_program_gave_back_is_found_again_at_once(tmp_path: Path) -> None:
-    """Of thirty pages, twelve are of such memory, and ten of free memory that the host has left."""
+def test_memory_that_the_program_gave_back_is_free_again_at_once(tmp_path: Path) -> None:
+    """Twelve of thirty pages are in memory that the program gave back, and ten more in free memory
+    that the host did not take back.
+    """
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS + RETURNED)
     assert measured.faults(2 * MIB, 30, again=12) == Spread(
         30 * 300_000, 22 * 400_000 + 8 * 20_000_000, 12 * 400_000 + 18 * 21_000_000
@@ -347,10 +349,12 @@ def test_advice_names_memory_that_the_host_took_back(tmp_path: Path) -> None:
     assert "taking 8,000 microseconds, since the host of this virtual machine" in advice.text
 
 
-def test_gains_are_shares_of_a_known_time_which_says_how_much_loads_overlap(
+def test_gains_are_shares_of_a_known_time_which_determines_the_overlap_of_loads(
     tmp_path: Path,
 ) -> None:
-    """Of 3 G cycles (1.2 s), 0.5 G are instructions: 10 M walks have 250 each, of 82 to 610."""
+    """1.2 s are 3 G cycles, of which the instructions take 0.5 G: 250 cycles for each of 10 M loads
+    that walk, between 82 (overlapped) and 610 (one after another).
+    """
     measured = calibration(tmp_path / "calibration.toml", LOADS)
     program = Program(10**9, 10**7, 64 * MIB, native=NativeTime(1.2))
     found = gain(program, measured, 2 * MIB, 10**7, 0, 64 * MIB)
@@ -364,7 +368,7 @@ def test_gains_are_shares_of_a_known_time_which_says_how_much_loads_overlap(
     slow = replace(program, native=NativeTime(8))
     found = gain(slow, measured, 2 * MIB, 10**7, 0, 64 * MIB)
     assert found.expected == found.low == pytest.approx(10**7 * 80 / 20e9)
-    # The kernel's time says nothing of loads.
+    # Time in the kernel does not change the overlap of loads, and lowers the share.
     served = replace(program, native=NativeTime(1.2, 6.8))
     found = gain(served, measured, 2 * MIB, 10**7, 0, 64 * MIB)
     assert found.expected == pytest.approx(share(250) * 1.2 / 8)
@@ -382,9 +386,10 @@ cycles = 1600
 """
 
 
-def test_walks_cost_the_more_the_rarer_they_are(tmp_path: Path) -> None:
-    """With a pause, a load that walks takes 620 cycles, 320 of them for the walk, or else 530 and
-    80. A million walks in a thousand million instructions have 500 cycles each.
+def test_rare_walks_cost_more(tmp_path: Path) -> None:
+    """After a pause of 1,600 cycles a load that walks takes 940 cycles, of which its walk takes
+    320; without a pause 610 and 80. A million walks in a thousand million instructions are 500
+    cycles apart.
     """
     measured = calibration(tmp_path / "calibration.toml", LOADS + PACED)
     program = Program(10**9, 10**6, 64 * MIB)
@@ -397,7 +402,8 @@ def test_walks_cost_the_more_the_rarer_they_are(tmp_path: Path) -> None:
     apart, together = 1000 * 320 / (0.5e9 + 940e3), 1000 * 16 / (0.5e9 + 82e3)
     assert slow.expected == pytest.approx((apart + together) / 2)
     known = replace(program, native=NativeTime(2810e6 / 2.5e9))
-    # Each walk has 2810 cycles, of which 500 are instructions: they wait, and pauses are long.
+    # Walks are 2810 cycles apart, of which instructions take 500: the loads do not overlap, and
+    # pauses are longer than the one that was measured.
     found = gain(known, measured, 2 * MIB, 10**6, 0, 64 * MIB)
     assert found.expected == pytest.approx(320 / 2810)
 
@@ -410,9 +416,9 @@ DISPLACED = """
 """
 
 
-def test_what_a_program_reads_between_its_walks_can_make_them_dearer(tmp_path: Path) -> None:
-    """A load that walks takes 900 cycles then, and 800 for the walk. In 1 M walks of a thousand
-    million instructions there are up to 1,500 cycles to a walk.
+def test_data_read_between_walks_can_raise_their_cost(tmp_path: Path) -> None:
+    """If other data are read between, a load that walks takes 1,700 cycles, of which the walk takes
+    800. A million walks in a thousand million instructions are up to 1,500 cycles apart.
     """
     measured = calibration(tmp_path / "calibration.toml", LOADS + PACED + DISPLACED)
     program = Program(10**9, 10**6, 64 * MIB)
@@ -426,12 +432,12 @@ def test_what_a_program_reads_between_its_walks_can_make_them_dearer(tmp_path: P
     assert found.high > other.high
 
 
-def test_lines_that_were_counted_say_how_dear_walks_are(tmp_path: Path) -> None:
-    """With 7 lines to a walk besides that of its reference, loads are half as far from those that
-    were measured with none as from those with 64, by the logarithm.
+def test_counted_lines_determine_the_cost_of_walks(tmp_path: Path) -> None:
+    """7 lines are read between two walks, besides the line of the walk's own load. The costs were
+    measured with 0 and with 64 lines, and are interpolated by the logarithm.
     """
     measured = calibration(tmp_path / "calibration.toml", LOADS + PACED + DISPLACED)
-    program = Program(4 * 10**8, 10**5, 64 * MIB)  # 2,000 cycles to a walk, beyond the pause
+    program = Program(4 * 10**8, 10**5, 64 * MIB)  # walks 2,000 cycles apart, more than the pause
 
     def found(lines: float | None, seconds: float = 0.0) -> Gain:
         missed = None if lines is None else round(lines * 10**5)
@@ -444,7 +450,7 @@ def test_lines_that_were_counted_say_how_dear_walks_are(tmp_path: Path) -> None:
     assert found(8).expected == pytest.approx((apart + together) / 2)
     assert found(1).expected == found(None).expected
     assert found(None).high == found(65).high > found(8).high > found(1).high
-    # A tenth of a second is 2,500 cycles to a walk, in which the kernel may read 50 lines.
+    # 0.1 s in the kernel is 2,500 cycles to a walk, in which the kernel may read 50 lines.
     assert found(8, 0.1).expected < found(8).expected
     by_kernel = program.lines_between_walks(2.5e9)
     assert by_kernel == UNKNOWN_BETWEEN
@@ -453,8 +459,8 @@ def test_lines_that_were_counted_say_how_dear_walks_are(tmp_path: Path) -> None:
 
 
 def test_rare_walks_cost_most_at_the_pause_that_was_measured(tmp_path: Path) -> None:
-    """At one cycle each, the 1,600 instructions of a walk take as long as the pause; the load then
-    takes 900 cycles, and 800 for its walk.
+    """1,600 instructions to a walk, at one cycle each, take as long as the pause. The load then
+    takes 1,700 cycles, of which its walk takes 800.
     """
     measured = calibration(tmp_path / "calibration.toml", LOADS + PACED + DISPLACED)
     found = gain(Program(10**9, 625_000, 64 * MIB), measured, 2 * MIB, 625_000, 0, 64 * MIB)
@@ -470,8 +476,8 @@ def test_no_more_than_a_known_time_is_saved(tmp_path: Path) -> None:
 
 
 def test_loads_that_overlap_more_than_measured_ones_save_the_same_share(tmp_path: Path) -> None:
-    """Independent loads take 82 cycles, of which larger pages save 16. Here each walk has 41 cycles
-    in all, and 10 instructions.
+    """Independent loads take 82 cycles, of which larger pages save 16. Walks of this program are 41
+    cycles and 10 instructions apart.
     """
     measured = calibration(tmp_path / "calibration.toml", LOADS + PACED)
     program = Program(10**8, 10**7, 64 * MIB, native=NativeTime(41e7 / 2.5e9))
@@ -480,14 +486,14 @@ def test_loads_that_overlap_more_than_measured_ones_save_the_same_share(tmp_path
     # At 1.5 cycles each, instructions leave 26 cycles, and at 0.2 cycles 39.
     assert found.low == pytest.approx(26 * 16 / 82 / 41)
     assert found.high == pytest.approx(39 * 16 / 82 / 41)
-    # Of 30 instructions nothing would be left: half of the time is that of the loads.
+    # 30 instructions would take more than all of the time: loads then have half of it.
     many = replace(program, instructions=3 * 10**8)
     found = gain(many, measured, 2 * MIB, 10**7, 0, 64 * MIB)
     assert found.low == pytest.approx(16 / 82 / 2)
 
 
 def test_page_faults_save_no_more_than_the_known_time_in_the_kernel() -> None:
-    """Of 3 ms in the kernel and 6 in user mode; 10,000 page faults are estimated to take more."""
+    """3 ms in the kernel, 6 ms in user mode. The estimate for 10,000 page faults is longer."""
     program = Program(10**6, 0, 64 * MIB, page_faults=10_000, native=NativeTime(0.006, 0.003))
     faults = PageFaults(10_000, 0, 0)
     found = gain(program, estimated(), 2 * MIB, 0, 0, 64 * MIB, faults)
@@ -528,7 +534,7 @@ def test_gains_with_page_faults_are_shares_in_order(
 
 
 def test_page_faults_decide(tmp_path: Path) -> None:
-    """For a whole run that walks little and touches 64 MiB once."""
+    """A program that walks little and touches 64 MiB once."""
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
     faults = PageFaults(16_384, 32, 12)
     found = advise(1000, costs=measured, faults=faults)
@@ -552,7 +558,7 @@ def test_page_faults_that_were_not_measured_cost_an_estimate() -> None:
     assert found.gain.expected == pytest.approx(0.058, abs=0.002)
 
 
-def test_few_page_faults_are_no_gain_however_short_the_run(tmp_path: Path) -> None:
+def test_few_page_faults_are_no_gain_even_in_a_short_run(tmp_path: Path) -> None:
     measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
     few = PageFaults(99, 0, 20)
     found = advise(0, costs=measured, faults=few, instructions=10**5, base=8 * MIB)

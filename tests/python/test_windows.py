@@ -43,5 +43,5 @@ def test_windows_by_time_that_hold_few_instructions_are_named() -> None:
     few = windows_warning(found("seconds", 20_000, 40_000))
     assert "A window has 30.0 k instructions on average" in few
     assert "on average" not in windows_warning(found("seconds", 2_000_000, 4_000_000))
-    # As many as were asked for.
+    # Windows of a given number of instructions have no warning.
     assert "on average" not in windows_warning(found("instructions", 20_000, 40_000))

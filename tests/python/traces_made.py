@@ -1,4 +1,4 @@
-"""Small traces for tests: references as plain tuples, written and read in any format."""
+"""Small traces for tests: references as tuples, written and read in any format."""
 
 from __future__ import annotations
 

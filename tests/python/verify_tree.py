@@ -14,7 +14,7 @@ FILES = {
 
 
 def make_tree(root: Path) -> Path:
-    """Files as a kernel has them."""
+    """Writes files with the contents of a kernel's."""
     for name, text in FILES.items():
         file = root / name.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
