@@ -40,18 +40,18 @@ ADDITIVE_NOTE = (
     "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. An "
     "out-of-order core overlaps walks with other work, and misses of data with each other; neither "
     "is simulated, so the share of translation may come out too high or too low, and relative "
-    "times are estimates, no predictions."
+    "times are estimates and not predictions."
 )
 OVERLAPPED_NOTE = (
-    "Cycles are added up, but for walks, which take the least that the machine's walkers allow: as "
-    "if no walk needed what another brings, and nothing else kept their instructions apart. All "
-    "other latencies count in full, and relative times are estimates, no predictions."
+    "Cycles are added up, except for walks, which take the least time that the machine's walkers "
+    "allow: as if walks did not depend on each other and every walker were always busy. All other "
+    "latencies count in full, and relative times are estimates and not predictions."
 )
 CORE_NOTE = (
     "Cycles are those of the machine's core model, which executes the instructions out of order by "
     "their register dependences: of a wrong path it executes at most what the right path shares "
     "with it (core.pipeline.wrong_paths), and lines are prefetched only where the machine has "
-    "prefetchers, so times of a real core differ. The sum of all latencies stands beside them."
+    "prefetchers, so times of a real core differ. The sum of all latencies is reported too."
 )
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
@@ -68,8 +68,8 @@ EMPTY_GUEST_NOTE = (
     "run for some time they are scattered, and their walks are costlier: memory.fragmentation."
 )
 OWN_NOTE = (
-    "Each design has an operating system, a memory and caches of its own, and each process image "
-    "machines of its own, with memory as the machine says."
+    "Each design has its own operating system, memory and caches. Each process image has its own "
+    "machine for each design, with the memory that the machine describes."
 )
 
 
