@@ -53,7 +53,7 @@ def test_the_page_shows_the_experiment_of_a_claim_that_differs() -> None:
     for agrees in (True, False):
         found = Found("2", agrees, "small", "with more it is 0.5")
         text = claims.environment().from_string(macro).render(claims=[(one, found)])
-        assert ("Why it may: small.\n   Tested: with more it is 0.5." in text) is not agrees
+        assert ("Possible cause: small.\n   Tested: with more it is 0.5." in text) is not agrees
         assert claims.claims_document([(one, found)])[0]["tested"] == "with more it is 0.5"
 
 
