@@ -153,7 +153,7 @@ def test_a_run_within_the_warm_up_is_an_error(tmp_path: Path) -> None:
     [
         (
             "flush",
-            "flushed at a switch of a core to another process, of which there are few where each "
+            "flushed at a switch of a core to another process, which is rare if each process "
             "has a core.",
         ),
         ("asid", "tagged with identifiers."),

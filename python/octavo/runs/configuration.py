@@ -28,20 +28,20 @@ _MOST_ENTRIES = 1 << 20
 
 
 TLB_NOTE = (
-    "The TLBs with curves at every page size are fully associative with true LRU; one set per "
-    "process image, empty at its start."
+    "The TLBs with curves at every page size are fully associative with true LRU. Each process "
+    "image has its own, empty at its start."
 )
 MEMORY_NOTE = (
-    "Memory is what was touched, in whole pages; nothing is taken from the operating system's "
-    "own placement of huge pages."
+    "Memory is the pages that were touched, in the given page size. Huge pages of the operating "
+    "system do not change it."
 )
 MEMORY_WARNING = (
     "MEMORY: only pages touched while the run counted are in memory and growth; memory that the "
     "program used at other times is left out, so its real growth is likely a smaller share."
 )
 LEVEL_CYCLES_NOTE = (
-    "Added cycles are misses times the stated cost of a miss: an additive estimate that leaves "
-    "out what an out-of-order core hides."
+    "Added cycles are misses times the stated cost of a miss: an additive estimate, from which the "
+    "cycles that an out-of-order core hides are not subtracted."
 )
 
 

@@ -167,7 +167,7 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
 
 NO_MAPPINGS_NOTE = (
     "The trace records no mappings: all addresses are treated as one mapping of anonymous memory, "
-    "which pages of any size suit."
+    "in which pages of every size can be used."
 )
 
 

@@ -49,9 +49,10 @@ OVERLAPPED_NOTE = (
 )
 CORE_NOTE = (
     "Cycles are those of the machine's core model, which executes the instructions out of order by "
-    "their register dependences: of a wrong path it executes at most what the right path shares "
-    "with it (core.pipeline.wrong_paths), and lines are prefetched only where the machine has "
-    "prefetchers, so times of a real core differ. The sum of all latencies is reported too."
+    "their register dependences. Times of a real core differ: the model executes at most the part "
+    "of a wrong path that the right path shares with it (core.pipeline.wrong_paths), and "
+    "prefetches lines only if the machine has prefetchers. The sum of all latencies is reported "
+    "too."
 )
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
@@ -61,11 +62,11 @@ SYSTEM_NOTE = (
 GUEST_NOTE = (
     "Programs run in the guest of a virtual machine: the machine's memory and policies are the "
     "guest's, and the host has its own. Exits to the host are counted and cost no cycles, and the "
-    "guest's operating system touches no memory but page tables."
+    "guest's operating system touches only the memory of page tables."
 )
 EMPTY_GUEST_NOTE = (
-    "The guest's memory begins empty, so that 4 KiB pages lie side by side; on a machine that has "
-    "run for some time they are scattered, and their walks are costlier: memory.fragmentation."
+    "The guest's memory begins empty, so that its 4 KiB pages are contiguous. On a machine that "
+    "has run for some time they are scattered, and their walks cost more: see memory.fragmentation."
 )
 OWN_NOTE = (
     "Each design has its own operating system, memory and caches. Each process image has its own "
@@ -188,8 +189,7 @@ class SimConfiguration(SharedScope):
                 translations = "flushed at a switch"
                 if cores > 1:
                     translations += (
-                        " of a core to another process, of which there are few where each has a "
-                        "core"
+                        " of a core to another process, which is rare if each process has a core"
                     )
             yield time_slicing_note(self, cores)
             yield f"Each design has one machine for all of them; translations are {translations}."

@@ -19,9 +19,8 @@ SHOWN_BYTES = tuple(KIB << power for power in range(11))
 SHOWN_WAYS = (1, 8)
 assert SHOWN_BYTES[-1] // MIN_LINE_BYTES <= MAX_CACHE_SETS
 NOTE = (
-    "Caches: LRU, of virtual addresses, allocate what is stored to, and are alone: no cache before "
-    "them takes look-ups away. Whose TLBs are whose, and when they are emptied, is so of caches, "
-    "too."
+    "Caches: LRU, virtually addressed, with allocation at stores. Each is looked up by every "
+    "reference, without a cache before it. Caches are shared and emptied like the TLBs."
 )
 
 

@@ -51,8 +51,7 @@ NOTES = (
     "TLBs have true LRU replacement, and are empty at the start; each stream has its own.",
     "CPI_TLB is misses per instruction times one miss penalty: an additive estimate.",
     "Two page sizes: a chunk is one large page while enough of its blocks were referenced in the "
-    "last T references; what the change itself costs (copying, zeroing) is counted, and is in no "
-    "CPI_TLB.",
+    "last T references. The cost of a change (copying, zeroing) is counted and not in CPI_TLB.",
 )
 
 
