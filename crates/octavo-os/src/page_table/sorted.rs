@@ -3,8 +3,8 @@
 //! an entry follows from the address of the page without a walk.
 //!
 //! - An area is a mapping of at least [`SortedFormat::min_pages`] pages, or a new part of a mapping with at least as
-//!   many. It begins when the pages are mapped, or when `mprotect` or `madvise` splits them from a mapping that is not
-//!   an area, and lasts until nothing is mapped in it.
+//!   many. It begins when the pages are mapped, or when a mapping that is not an area is split, by `mprotect`,
+//!   `madvise` or `munmap`, and lasts until nothing is mapped in it.
 //! - An area has a *region* of frames for each level whose nodes are sorted, with a place for each node that it may need. A
 //!   node is made at its place, and a place without a node takes memory too. Two areas share a region that has the
 //!   places of both: each place is for the one node that maps its addresses.
@@ -101,8 +101,8 @@ fn overlap(one: &Pages, other: &Pages) -> bool {
 }
 
 impl PageTable {
-    /// Updates areas after the mappings in a range have changed: areas in which nothing is mapped end, and new parts of
-    /// the mapping at the start of the range may become areas.
+    /// Updates areas after the mappings in a range have changed: areas in which nothing is mapped end, and parts of the
+    /// mappings in the range and beside it may become areas.
     pub fn mappings_changed(&mut self, pages: &Pages, vmas: &Vmas, frames: &mut Frames) {
         if let Some(table) = &mut self.hardware {
             table.mappings_changed(pages, vmas, frames);
@@ -113,11 +113,15 @@ impl PageTable {
             |area: &mut Area| overlap(&area.pages, pages) && vmas.within(&area.pages).is_empty();
         let ended: Vec<Area> = self.sorted.areas.extract_if(.., has_ended).collect();
         ended.iter().for_each(|area| self.release_regions(&area.bases, frames));
-        let mapping = vmas.find(PageNumber::new(pages.start)).map(|(mapping, _)| mapping);
-        let mapping = mapping.filter(|mapping| mapping.end <= self.reach_pages());
-        for part in mapping.map_or(Vec::new(), |mapping| self.outside_areas(&mapping)) {
-            if part.end - part.start >= format.min_pages && self.sorted.areas.len() < MAX_AREAS {
-                self.add_area(part, format.levels, frames);
+        let with_neighbours = pages.start.saturating_sub(1)..pages.end.saturating_add(1);
+        for (found, _) in vmas.within(&with_neighbours) {
+            let mapping = vmas.find(PageNumber::new(found.start)).map(|(mapping, _)| mapping);
+            let mapping = mapping.filter(|mapping| mapping.end <= self.reach_pages());
+            for part in mapping.map_or(Vec::new(), |mapping| self.outside_areas(&mapping)) {
+                let is_large = part.end - part.start >= format.min_pages;
+                if is_large && self.sorted.areas.len() < MAX_AREAS {
+                    self.add_area(part, format.levels, frames);
+                }
             }
         }
     }

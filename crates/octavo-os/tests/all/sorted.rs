@@ -32,6 +32,11 @@ fn unmap(os: &mut Os, process: ProcessId, at: u64, pages: u64) {
     os.event(process, &Event::Unmap { range }).unwrap();
 }
 
+fn protect(os: &mut Os, process: ProcessId, at: u64, pages: u64, rights: u64) {
+    let range = AddrRange::new(VirtAddr::new(at << 12), pages << 12);
+    os.event(process, &Event::Protect { range, protection: Protection::from_bits(rights) }).unwrap();
+}
+
 fn table(os: &Os, process: ProcessId) -> &PageTable {
     &os.memory().process(process).table
 }
@@ -252,23 +257,40 @@ fn moved_mapping_is_an_area_at_its_new_place() {
 #[test]
 fn part_of_a_mapping_that_is_too_large_becomes_an_area() {
     let (mut os, process) = system(1 << 14, SORTED);
-    let protect = |os: &mut Os, at: u64, pages: u64, rights: u64| {
-        let range = AddrRange::new(VirtAddr::new(at << 12), pages << 12);
-        let protection = Protection::from_bits(rights);
-        os.event(process, &Event::Protect { range, protection }).unwrap();
-    };
-    vma(&mut os, process, 0, 257 << 9);
+    vma(&mut os, process, 0, 300 << 9);
     assert_eq!(os.memory().sorted_areas(), Some(0));
-    protect(&mut os, 0, 1024, 1);
+    protect(&mut os, process, 0, 1024, 1);
     assert_eq!(os.memory().sorted_areas(), Some(1));
     touch(&mut os, process, 700);
     assert_eq!(computed(&os, process, 700), walked(&os, process, 700));
     // A mapping that is one area stays one.
-    protect(&mut os, 512, 100, 3);
+    protect(&mut os, process, 512, 100, 3);
     assert_eq!(os.memory().sorted_areas(), Some(1));
     assert_eq!(computed(&os, process, 700), walked(&os, process, 700));
     assert_eq!(computed(&os, process, 1024), [None; 2]);
     page_table_frames(&os);
+}
+
+/// Three parts, of which each is small enough to be an area.
+#[test]
+fn all_parts_of_a_split_mapping_become_areas() {
+    for is_unmapped in [false, true] {
+        let (mut os, process) = system(1 << 14, SORTED);
+        vma(&mut os, process, 0, 257 << 9);
+        assert_eq!(os.memory().sorted_areas(), Some(0));
+        if is_unmapped {
+            unmap(&mut os, process, 1024, 1024);
+            vma(&mut os, process, 1024, 1024);
+        } else {
+            protect(&mut os, process, 1024, 1024, 1);
+        }
+        assert_eq!(os.memory().sorted_areas(), Some(3));
+        for at in [100, 1100, 2100] {
+            touch(&mut os, process, at);
+            assert_eq!(computed(&os, process, at), walked(&os, process, at));
+        }
+        page_table_frames(&os);
+    }
 }
 
 #[test]

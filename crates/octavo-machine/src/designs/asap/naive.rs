@@ -171,8 +171,9 @@ impl HardwareTable for Tables {
             vmas.iter().any(|(mapped, _)| mapped.start < area.end && area.start < mapped.end)
         });
         self.drop_regions(frames);
-        let Some((mapping, _)) = vmas.find(PageNumber::new(pages.start)) else { return };
-        let mut new = vec![mapping];
+        let touches = |of: &Range<u64>| of.start <= pages.end && pages.start <= of.end;
+        let mut new: Vec<_> =
+            vmas.iter().map(|(mapping, _)| mapping.clone()).filter(touches).collect();
         for (area, _) in &self.areas {
             let outside = |part: Range<u64>| {
                 [part.start..part.end.min(area.start), part.start.max(area.end)..part.end]
