@@ -296,11 +296,11 @@ impl Os {
         // The policy may have split pages.
         self.memory.ensure_movable(process, &from, &to)?;
         self.memory.process_mut(process).vmas.relocate(from.clone(), start, pages);
-        // As in Linux, the new mapping is made before its pages move, and the old one ends after that.
+        // What a page table keeps for the old mapping is free for the new one, into which the pages then move.
+        self.memory.mappings_changed(process, &from);
         self.memory.mappings_changed(process, &to);
         self.memory.move_pages(process, &from, &to)?;
         self.memory.release(process, &from)?;
-        self.memory.mappings_changed(process, &from);
         self.memory.drop_unmapped_objects();
         self.notify_mapped(process, &to)
     }

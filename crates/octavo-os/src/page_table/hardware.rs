@@ -27,8 +27,9 @@ pub trait HardwareTable: Any + Send {
     fn free_empty(&mut self, _frames: &mut Frames) {}
 
     /// Called when the mappings in a range have changed: before pages of a new mapping are mapped; after those of one
-    /// that has ended are unmapped, also if `mremap` moves it; and when `mprotect` or `madvise` has split or merged
-    /// mappings. A child of `fork` gets its mappings before its pages.
+    /// that has ended are unmapped; and when `mprotect` or `madvise` has split or merged mappings. If `mremap` moves a
+    /// mapping, it is called for the old range and then for the new one, before the pages move. A child of `fork` gets
+    /// its mappings before its pages.
     fn mappings_changed(&mut self, _pages: &Pages, _vmas: &Vmas, _frames: &mut Frames) {}
 
     /// The number of frames it takes.

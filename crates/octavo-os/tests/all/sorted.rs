@@ -32,9 +32,15 @@ fn unmap(os: &mut Os, process: ProcessId, at: u64, pages: u64) {
     os.event(process, &Event::Unmap { range }).unwrap();
 }
 
+fn remap(os: &mut Os, process: ProcessId, from: u64, to: u64, pages: u64) {
+    let range = |at: u64| AddrRange::new(VirtAddr::new(at << 12), pages << 12);
+    os.event(process, &Event::Remap { from: range(from), to: range(to) }).unwrap();
+}
+
 fn protect(os: &mut Os, process: ProcessId, at: u64, pages: u64, rights: u64) {
     let range = AddrRange::new(VirtAddr::new(at << 12), pages << 12);
-    os.event(process, &Event::Protect { range, protection: Protection::from_bits(rights) }).unwrap();
+    os.event(process, &Event::Protect { range, protection: Protection::from_bits(rights) })
+        .unwrap();
 }
 
 fn table(os: &Os, process: ProcessId) -> &PageTable {
@@ -114,6 +120,10 @@ fn mappings_beyond_the_maximum_number_of_areas_are_no_areas() {
     unmap(&mut os, process, first(7), 1023);
     vma(&mut os, process, first(1100), 1023);
     assert_eq!([7, 1024, 1100].map(|number| is_known(&os, number)), [false, false, true]);
+    // An area may move: the old one ends first.
+    remap(&mut os, process, first(9), first(1200), 1023);
+    assert_eq!([9, 1200].map(|number| is_known(&os, number)), [false, true]);
+    unmap(&mut os, process, first(1200), 1023);
     (0..1101).for_each(|number| unmap(&mut os, process, first(number), 1023));
     assert_eq!((page_table_frames(&os), os.memory().sorted_areas()), (1, Some(0)));
 }

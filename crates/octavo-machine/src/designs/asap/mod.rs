@@ -32,7 +32,7 @@
 //! made, or the part by which a mapping grows, and lasts until nothing is mapped there. It has a region for each level;
 //! otherwise it is not an area. `mprotect` and `madvise`, which split a mapping, leave its area whole, as its entries
 //! stay where they are; if the mapping was too large for an area, each part may become one, as may the parts that
-//! `munmap` leaves. While `mremap` moves a mapping, the old and the new one may each have an area. A node that existed
+//! `munmap` leaves. When `mremap` moves a mapping, the old area ends before the new one begins. A node that existed
 //! before stays where it is, which leaves a hole in the region. A region takes at most a 64th of memory, so that a
 //! mapping much larger than memory, which a program can hardly use, is not an area; and there are at most 1024 areas.
 //! The registers have the largest areas of the running process, and change at no cost. If the guest has used memory of

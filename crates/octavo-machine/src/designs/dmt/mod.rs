@@ -35,13 +35,13 @@
 //! the area, wherever it is, and mappings share it. An area takes a 64th of memory at most, and lasts until nothing is
 //! mapped in its part; the kernel frees it with its last node. A mapping is a mapping of Linux: `mprotect` and
 //! `madvise` split it, and each part counts by its own size from its next node on, as does a mapping that grows. A part
-//! stays in the area that it is in; the kernel places later nodes of a part below the least size elsewhere. While
-//! `mremap` moves a mapping, the old and the new one each have a register. Registers are those of the running process,
-//! and change at no cost. Moving a node flushes no TLB, as it changes no translation, and walk caches follow a moved
-//! node at no cost; the kernel flushes the TLB entries of the mapping. The operating system's work takes no time. The
-//! host backs an area of a guest contiguously if the guest has used none of its frames before, and if the host has the
-//! memory.
-//! Pages of 1 GiB have no area. Nested guests, in which DMT reads three entries, are left out.
+//! stays in the area that it is in; the kernel places later nodes of a part below the least size elsewhere. When
+//! `mremap` moves a mapping, the old one has left its area before the pages move, so that a register that it alone had
+//! is free for the new one. Registers are those of the running process, and change at no cost. Moving a node flushes no
+//! TLB, as it changes no translation, and walk caches follow a moved node at no cost; the kernel flushes the TLB
+//! entries of the mapping. The operating system's work takes no time. The host backs an area of a guest contiguously if
+//! the guest has used none of its frames before, and if the host has the memory. Pages of 1 GiB have no area. Nested
+//! guests, in which DMT reads three entries, are left out.
 
 mod areas;
 #[cfg(test)]

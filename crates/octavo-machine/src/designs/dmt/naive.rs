@@ -590,7 +590,9 @@ fn areas_follow_changes_of_mappings() {
         .chain(pass(FIRST + (1 << 32)))
         .collect();
     let config = roomy(&tiny(&[]));
-    let counters = compare(&config, (DmtSettings::default(), "base"), &[(0, run(steps))]).unwrap();
+    // The moved mapping needs no second register.
+    let settings = DmtSettings { registers: 1, ..DmtSettings::default() };
+    let counters = compare(&config, (settings, "base"), &[(0, run(steps))]).unwrap();
     assert_eq!(counters.get("os", "tea_registers"), Some(1));
     // A node for each 2 MiB of the mapping at its new place, made there.
     assert_eq!(counters.get("os", "tea_bytes"), Some(80 << 12));
@@ -601,4 +603,26 @@ fn areas_follow_changes_of_mappings() {
         get("walker.cache.walks", "in_area") + 1 + get("walker", "faulted"),
         get("walker", "walks")
     );
+}
+
+/// A mapping that moves next to its old place does not share an area with what is no longer there.
+#[test]
+fn mapping_moved_beside_its_old_place_has_an_area_of_its_own() {
+    let pages = 40 << 9;
+    let range = |first: u64| AddrRange::new(VirtAddr::new(first), pages << 12);
+    let to = FIRST + (pages << 12);
+    let stores =
+        |first: u64| references(ItemKind::Store, (0..40).map(move |part| first + (part << 21)));
+    let moved = Step::Event(Event::Remap { from: range(FIRST), to: range(to) });
+    let steps: Vec<Step> = [map(FIRST, pages)]
+        .into_iter()
+        .chain(stores(FIRST))
+        .chain([moved])
+        .chain(stores(to))
+        .collect();
+    let config = roomy(&tiny(&[]));
+    let counters = compare(&config, (DmtSettings::default(), "base"), &[(0, run(steps))]).unwrap();
+    let get = |counter| counters.get("os", counter).unwrap();
+    assert_eq!(["teas_made", "mappings_merged"].map(get), [2, 0]);
+    assert_eq!(get("tea_bytes"), 40 << 12);
 }
