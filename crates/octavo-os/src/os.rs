@@ -270,13 +270,18 @@ impl Os {
 
     /// Changes the mappings in a range, and frees shared memory that is no longer mapped anywhere.
     fn change_vmas(&mut self, process: ProcessId, pages: &Pages, change: impl FnOnce(&mut Vmas)) {
-        let vmas = &mut self.memory.process_mut(process).vmas;
-        let had_objects = vmas.within(pages).iter().any(|(_, vma)| !vma.is_anonymous());
-        change(vmas);
+        let had_objects = self.has_objects(process, pages);
+        change(&mut self.memory.process_mut(process).vmas);
         self.memory.mappings_changed(process, pages);
         if had_objects {
             self.memory.drop_unmapped_objects();
         }
+    }
+
+    /// Whether a part of a range maps an object.
+    fn has_objects(&self, process: ProcessId, pages: &Pages) -> bool {
+        let parts = self.memory.process(process).vmas.within(pages);
+        parts.iter().any(|(_, vma)| !vma.is_anonymous())
     }
 
     /// `mremap` moves page-table entries, not data.
@@ -295,13 +300,16 @@ impl Os {
         self.policy.moving(&mut self.memory, process, &from);
         // The policy may have split pages.
         self.memory.ensure_movable(process, &from, &to)?;
+        let had_objects = [&from, &to].iter().any(|pages| self.has_objects(process, pages));
         self.memory.process_mut(process).vmas.relocate(from.clone(), start, pages);
         // What a page table keeps for the old mapping is free for the new one, into which the pages then move.
         self.memory.mappings_changed(process, &from);
         self.memory.mappings_changed(process, &to);
         self.memory.move_pages(process, &from, &to)?;
         self.memory.release(process, &from)?;
-        self.memory.drop_unmapped_objects();
+        if had_objects {
+            self.memory.drop_unmapped_objects();
+        }
         self.notify_mapped(process, &to)
     }
 
