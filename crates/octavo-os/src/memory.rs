@@ -73,6 +73,8 @@ pub struct Memory {
     make_table: Option<MakeTable>,
     /// Counters of the tables of processes that have ended.
     of_ended_tables: Vec<DesignCounter>,
+    /// Events that counters of designs have counted and do not report.
+    excluded_events: Vec<DesignCounter>,
     processes: Vec<Option<Process>>,
     references: References,
     objects: FxHashMap<ObjectId, Object>,
@@ -108,6 +110,11 @@ pub const fn around(page: PageNumber, size: PageSize) -> Pages {
     first..first + base_pages(size)
 }
 
+/// The value of a counter; 0 if there is none of this name.
+fn value_of(counters: &[DesignCounter], name: &str) -> u64 {
+    counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+}
+
 impl Memory {
     /// Memory without processes. Pages have one of `sizes`, or 4 KiB.
     pub fn new(mut frames: Frames, sizes: &[PageSize], format: Format) -> Self {
@@ -129,6 +136,7 @@ impl Memory {
             format,
             make_table: None,
             of_ended_tables: Vec::new(),
+            excluded_events: Vec::new(),
             processes: Vec::new(),
             references,
             objects: FxHashMap::default(),
@@ -319,6 +327,22 @@ impl Memory {
 
     /// Counters of what designs add: the tables that hardware walks, of all processes, and the placement of frames.
     pub fn design_counters(&self) -> Vec<DesignCounter> {
+        let mut counters = self.all_design_counters();
+        for counter in &mut counters {
+            counter.value -= value_of(&self.excluded_events, counter.name);
+        }
+        counters
+    }
+
+    /// Excludes events since [`Memory::design_counters`] has returned `before`.
+    pub(crate) fn exclude_design_events_since(&mut self, before: &[DesignCounter]) {
+        let mut events = self.all_design_counters();
+        events.retain(|counter| !counter.is_level);
+        events.iter_mut().for_each(|counter| counter.value -= value_of(before, counter.name));
+        self.excluded_events = events;
+    }
+
+    fn all_design_counters(&self) -> Vec<DesignCounter> {
         let mut sums = self.of_ended_tables.clone();
         self.processes.iter().flatten().for_each(|space| space.table.add_counters(&mut sums));
         sums.extend(self.placement.iter().flat_map(|placement| placement.counters()));

@@ -19,14 +19,16 @@ impl Os {
     /// addresses, as stores to them would, and sets their accessed and dirty bits. Pages that are already mapped
     /// stay; addresses in shared memory or outside mappings are skipped.
     ///
-    /// Only [`Counters::bytes_present`] counts this work, since it was done before the trace.
+    /// Only [`Counters::bytes_present`] counts this work, since it was done before the trace. Counters of designs do not
+    /// report it either.
     ///
     /// # Errors
     ///
     /// If memory runs out. Earlier pages of the range stay mapped.
     pub(super) fn present(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
-        let before = self.memory.counters;
+        let (before, of_designs) = (self.memory.counters, self.memory.design_counters());
         let result = self.map_present(process, pages);
+        self.memory.exclude_design_events_since(&of_designs);
         let bytes_present = self.memory.counters.bytes_present;
         self.memory.counters = Counters { bytes_present, ..before };
         result

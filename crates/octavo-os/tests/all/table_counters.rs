@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use octavo_os::Memory;
 use octavo_os::frames::{Frames, MemoryShape, Order, OutOfMemory};
 use octavo_os::page_table::{DesignCounter, Format, HardwareTable};
-use octavo_types::{PageNumber, PageSize};
+use octavo_os::policy::BasePages;
+use octavo_os::{Memory, Os};
+use octavo_types::{Access, AddrRange, Event, PageNumber, PageSize, VirtAddr};
 
-use crate::small::{RW, page};
+use crate::small::{RW, page, vma};
 
 /// A table that counts its current pages, and all pages that it ever had.
 #[derive(Default)]
@@ -41,14 +42,20 @@ impl HardwareTable for Counted {
     fn free(self: Box<Self>, _: &mut Frames) {}
 }
 
-#[test]
-fn events_of_ended_tables_are_kept_and_levels_end_with_them() {
+/// A memory whose page tables are [`Counted`].
+fn counted_memory() -> Memory {
     let frames = Frames::new(MemoryShape::new(64, Order::BASE).unwrap());
     let make = Arc::new(|_, _: &mut Frames| Box::<Counted>::default() as Box<dyn HardwareTable>);
-    let mut memory = Memory::new(frames, &[], Format::default()).with_tables(Some(make));
-    let values = |memory: &Memory| {
-        memory.design_counters().iter().map(|counter| counter.value).collect::<Vec<_>>()
-    };
+    Memory::new(frames, &[], Format::default()).with_tables(Some(make))
+}
+
+fn values(memory: &Memory) -> Vec<u64> {
+    memory.design_counters().iter().map(|counter| counter.value).collect()
+}
+
+#[test]
+fn events_of_ended_tables_are_kept_and_levels_end_with_them() {
+    let mut memory = counted_memory();
     let processes = [memory.spawn().unwrap(), memory.spawn().unwrap()];
     for (process, pages) in processes.into_iter().zip([2, 3]) {
         for number in 0..pages {
@@ -60,4 +67,19 @@ fn events_of_ended_tables_are_kept_and_levels_end_with_them() {
     assert_eq!(values(&memory), [3, 5]);
     memory.end(processes[1]);
     assert_eq!(values(&memory), [0, 5]);
+}
+
+#[test]
+fn pages_present_at_the_start_are_in_levels_but_are_no_events() {
+    let mut os = Os::new(counted_memory(), Box::new(BasePages));
+    let processes = [os.spawn().unwrap(), os.spawn().unwrap()];
+    for (process, pages) in processes.into_iter().zip([3, 4]) {
+        vma(&mut os, process, 100, 8);
+        let range = AddrRange::new(VirtAddr::new(100 << 12), pages << 12);
+        os.event(process, &Event::Present { range, known: true, first: true }).unwrap();
+        os.fault(process, page(107), Access::Store).unwrap();
+    }
+    assert_eq!(values(os.memory()), [9, 2]);
+    os.end(processes[0]);
+    assert_eq!(values(os.memory()), [5, 2]);
 }
