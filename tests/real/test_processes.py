@@ -99,3 +99,14 @@ def test_a_trace_has_the_programs_of_its_run(octavo: Octavo, tmp_path: Path) -> 
     (of_live,) = live.document["programs"]
     for kind in ("shared", "anonymous", "text"):
         assert region_of(of_live, kind) == region_of(program, kind)
+
+
+def test_a_forked_process_has_the_thread_that_forked(octavo: Octavo, tmp_path: Path) -> None:
+    trace = tmp_path / "prefork.oct"
+    assert natively([OCTAVO, "record", "-q", "-o", trace, "--", *prefork(2)]).status == 0
+    described = json.loads(natively([OCTAVO, "info", "--json", "-", trace]).stdout)
+    assert [process["threads"] for process in described["processes"]] == [1, 1, 1]
+    counted = octavo(prefork(2))
+    for process in range(3):
+        assert counted.row(component="stream", counter="threads", process=process)["value"] == 1
+    assert counted.row(component="stream", counter="threads")["value"] == 3

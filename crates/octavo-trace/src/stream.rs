@@ -89,6 +89,13 @@ pub struct StreamIdentity {
 }
 
 impl StreamIdentity {
+    /// The threads that no event begins: in a forked process, the one that forked.
+    pub fn initial_threads(&self) -> u64 {
+        u64::from(self.began == Began::Fork)
+    }
+}
+
+impl StreamIdentity {
     /// The only stream of a trace that does not record processes.
     pub fn only() -> Self {
         StreamIdentity {

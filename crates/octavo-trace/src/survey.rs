@@ -8,7 +8,7 @@ use crate::job::JobState;
 use crate::native::Manifest;
 use crate::ring::{Decoder, SegmentRoom, Start, StreamConsumer};
 use crate::source::{Batch, Facts, Source, Step, TraceError};
-use crate::stream::{Began, StreamEnd, StreamIdentity};
+use crate::stream::{StreamEnd, StreamIdentity};
 
 /// One stream.
 #[derive(Clone, Debug)]
@@ -73,8 +73,7 @@ pub fn survey(source: &mut dyn Source, state: &JobState) -> Survey {
         }
         match source.next(&mut batch) {
             Ok(Some(Step::Began(identity))) => {
-                // The thread that forked goes on, and no event says so.
-                let threads = u64::from(identity.began == Began::Fork);
+                let threads = identity.initial_threads();
                 let survey = StreamSurvey {
                     end: None,
                     counts: StreamCounts { threads, ..StreamCounts::default() },

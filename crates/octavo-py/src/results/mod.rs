@@ -104,7 +104,7 @@ fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -
         modifies: counts.modifies,
         references: counts.references(),
         segments: stream.segments,
-        threads: counts.threads,
+        threads: counts.threads + stream.identity.initial_threads(),
         thread_switches: counts.thread_switches,
         events: events,
         stream_hash: format!("{:032x}", stream.hash),
