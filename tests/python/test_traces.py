@@ -294,6 +294,11 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
     ):
         assert_refused(run(command, name), status, f"`{name}`", message.replace("{}", name))
     assert_refused(run("record", "-o", "new.oct", "some.oct"), 126, " is a trace, which `octavo ")
+    taken = snapshot.format("now.octmem").removesuffix(".")
+    assert_refused(run("verify", "--from", "now.octmem", "--", "true"), 125, f"`now.octmem`{taken}")
+    memory = "--set memory.fragmentation.kind=snapshot --set memory.fragmentation.file=now.octmem"
+    for words in (("sim", "--machine"), ("run", "--tlb")):
+        assert_refused(run(*words, "now.octmem", short), 2, f"`now.octmem`{taken}; ", memory)
 
 
 def test_a_snapshot_in_a_pipe_is_no_trace(tmp_path: Path) -> None:

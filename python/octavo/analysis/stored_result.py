@@ -9,6 +9,7 @@ from typing import Any
 
 from octavo.base.errors import CannotRun
 from octavo.base.host import open_regular
+from octavo.base.own_files import description
 from octavo.base.text import printable
 
 DOCUMENT = "result.json"
@@ -85,4 +86,4 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
     except ValueError:
-        raise CannotRun(f"`{path}` is not JSON.") from None
+        raise CannotRun(f"`{path}` {description(str(path)) or 'is not JSON'}.") from None

@@ -12,6 +12,15 @@ _HEAD_BYTES = 256
 _MOST_TOML_BYTES = 1 << 20
 
 
+def is_snapshot(name: str) -> bool:
+    """Whether a file is a snapshot of memory."""
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(len(_SNAPSHOT)) == _SNAPSHOT
+    except OSError:
+        return False
+
+
 def description(name: str) -> str | None:
     """The kind of a file and the command that reads it, as the end of a sentence that begins with
     its name; None for a file that is none of Octavo's.

@@ -13,8 +13,9 @@ import octavo._core as _core
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import UsageError
 from octavo.base.host import configuration_directory
+from octavo.base.own_files import description, is_snapshot
 from octavo.base.table import Grid, Shown, Tabular, arrow_table
-from octavo.base.text import printable
+from octavo.base.text import printable, shell_word
 from octavo.base.toml import TomlValue, toml_value
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ def default_host_machine() -> Path:
 
 def named_machine(name: str) -> str:
     """The name of a preset or a file; for `host`, the file of the measured machine. Raises
-    UsageError where `octavo calibrate` has not measured it.
+    UsageError where `octavo calibrate` has not measured it, and for a file that Octavo wrote and
+    that is no machine.
     """
     if name != HOST:
+        check_kind(name)
         return name
     place = default_host_machine()
     if not place.exists():
@@ -89,6 +92,22 @@ def named_machine(name: str) -> str:
             f"`{printable(str(place))}` yet: run `octavo calibrate`."
         )
     return str(place)
+
+
+def check_kind(name: str) -> None:
+    """Refuses a file that Octavo wrote and that is no machine. Raises UsageError."""
+    if name.endswith(".toml") or name in _core.machine_presets():
+        return
+    kind = description(name)
+    if kind is None:
+        return
+    if is_snapshot(name):
+        file = shell_word(f"memory.fragmentation.file={name}")
+        kind += (
+            "; `octavo sim --set memory.fragmentation.kind=snapshot --set "
+            f"{file}` gives a machine this memory"
+        )
+    raise UsageError(f"`{printable(name)}` {kind}.")
 
 
 def machines() -> Machines:

@@ -12,6 +12,7 @@ from octavo.analysis.allocations import WRAPPERS
 from octavo.analysis.native_time import NativeTime
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
+from octavo.hardware.machines import check_kind
 from octavo.hardware.modelled import ModelledMachine, can_be_modelled, given_machine, this_machine
 from octavo.hardware.preset_files import preset_names
 from octavo.hardware.tlb_levels import DEFAULT_PRESET, Machine, load_preset, single_level
@@ -154,5 +155,6 @@ def _tlb_name(name: str) -> str:
     """The value of `--tlb`, checked. Raises UsageError for an unknown name."""
     if name.endswith(".toml") or name in machine_presets():
         return name
+    check_kind(name)
     modelled = [machine for machine in machine_presets() if can_be_modelled(machine)]
     return choose(name, [*preset_names("levels"), *modelled], "TLB")
