@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
         from octavo.base.files import discard_standard_output
 
         discard_standard_output()
-        print(f"octavo: cannot write the text: {error.strerror}.", file=sys.stderr)
+        print(f"octavo: cannot write to standard output: {error.strerror}.", file=sys.stderr)
         sys.exit(_FAILED)
 
 

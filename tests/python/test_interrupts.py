@@ -287,7 +287,8 @@ SMALL = "synth:strided?references=100"
     ids=" ".join,
 )
 def test_a_full_standard_output_is_a_one_line_error(arguments: list[str]) -> None:
-    assert "No space left on device" in into_a_full_disk(*arguments)
+    said = into_a_full_disk(*arguments)
+    assert said == "octavo: cannot write to standard output: No space left on device.\n"
 
 
 @pytest.mark.parametrize("command", ["run", "curves", "sim", "info", "head", "check"])

@@ -158,7 +158,8 @@ def test_nothing_traced_leaves_no_file(tmp_path: Path):
 
 
 def test_a_trace_that_cannot_be_written_on(tmp_path: Path):
-    assert_refused(record(Path("/dev/full"), ["true"]), "written: No space left on device.")
+    full = "cannot write `/dev/full`: No space left on device."
+    assert_refused(record(Path("/dev/full"), ["true"]), full)
     script = f"""
     mkdir {tmp_path}/small
     mount -t tmpfs -o size=32k none {tmp_path}/small

@@ -239,9 +239,7 @@ pub struct ColumnWriter {
 impl ColumnWriter {
     fn send(&mut self) -> Result<(), TraceError> {
         let batch = std::mem::take(&mut self.batch);
-        self.feed
-            .send(batch)
-            .map_err(|gone| TraceError::whole(&self.name, format!("cannot be written: {gone}")))
+        self.feed.send(batch).map_err(|gone| TraceError::unwritable(&self.name, gone))
     }
 }
 

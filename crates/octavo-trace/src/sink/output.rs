@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::source::{Compression, TraceError};
+use crate::source::{Compression, STANDARD_OUTPUT, TraceError};
 
 /// How much is gathered before it is written, or compressed.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -43,7 +43,7 @@ impl Output {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let fail = |error| TraceError::whole(&name, format!("cannot be written: {error}"));
+        let fail = |error: io::Error| TraceError::unwritable(&name, error);
         let file = create_alone(&partial, true).map_err(fail)?;
         let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("");
         let locked = file.try_clone().map_err(fail)?;
@@ -67,8 +67,8 @@ impl Output {
     /// the file and, without `overwrites`, if the file is not empty.
     pub fn create_in_place(path: &Path, overwrites: bool) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let file = create_alone(path, overwrites)
-            .map_err(|error| TraceError::whole(&name, format!("cannot be written: {error}")))?;
+        let file =
+            create_alone(path, overwrites).map_err(|error| TraceError::unwritable(&name, error))?;
         Ok(Self::to_writer(&name, Box::new(file)))
     }
 
@@ -80,7 +80,7 @@ impl Output {
 
     /// Writes to standard output, uncompressed.
     pub fn stdout() -> Self {
-        Self::to_writer("standard output", Box::new(io::stdout()))
+        Self::to_writer(STANDARD_OUTPUT, Box::new(io::stdout()))
     }
 
     /// The trace's name, in messages.
@@ -204,7 +204,7 @@ fn buffered(encoder: Encoder) -> BufWriter<Encoder> {
 fn failed(name: &str, error: &io::Error) -> TraceError {
     TraceError {
         is_reader_gone: error.kind() == io::ErrorKind::BrokenPipe,
-        ..TraceError::whole(name, format!("cannot be written: {error}"))
+        ..TraceError::unwritable(name, error)
     }
 }
 

@@ -4,6 +4,9 @@ use std::fmt;
 
 use octavo_types::spelling::printable;
 
+/// The name of the trace that is written to standard output.
+pub const STANDARD_OUTPUT: &str = "standard output";
+
 /// A place in a trace, as a user would look it up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
@@ -42,7 +45,7 @@ impl fmt::Display for Place {
 
 /// A trace that cannot be read, or written: one sentence that names the file and the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}`{}{}", printable(trace), at(*place, what), printable(what))]
+#[error("{}", sentence(self))]
 pub struct TraceError {
     /// The file's name, or another name of the trace.
     pub trace: String,
@@ -50,6 +53,8 @@ pub struct TraceError {
     pub place: Place,
     /// A description without a full stop: a clause, or a verb phrase whose subject is the trace.
     pub what: String,
+    /// The trace cannot be written.
+    pub is_of_output: bool,
     /// The reader of the output has gone (`octavo convert … - | head`): no error of the trace.
     pub is_reader_gone: bool,
 }
@@ -58,12 +63,26 @@ impl TraceError {
     /// `trace` is wrong at `place`.
     pub fn at(trace: &str, place: Place, what: impl Into<String>) -> Self {
         let (trace, what) = (trace.to_owned(), what.into());
-        TraceError { trace, place, what, is_reader_gone: false }
+        TraceError { trace, place, what, is_of_output: false, is_reader_gone: false }
     }
 
     /// `trace` is wrong as a whole.
     pub fn whole(trace: &str, what: impl Into<String>) -> Self {
         Self::at(trace, Place::Whole, what)
+    }
+
+    /// `trace` cannot be written.
+    pub fn unwritable(trace: &str, why: impl fmt::Display) -> Self {
+        TraceError { is_of_output: true, ..Self::whole(trace, why.to_string()) }
+    }
+}
+
+fn sentence(error: &TraceError) -> String {
+    let (trace, what) = (printable(&error.trace), printable(&error.what));
+    match (error.is_of_output, error.trace.as_str()) {
+        (true, STANDARD_OUTPUT) => format!("cannot write to {trace}: {what}"),
+        (true, _) => format!("cannot write `{trace}`: {what}"),
+        (false, _) => format!("`{trace}`{}{what}", at(error.place, &error.what)),
     }
 }
 
@@ -94,5 +113,8 @@ mod tests {
         assert_eq!(line, "`t`, line 3: has no address");
         let strange = TraceError::whole("a\u{1b}[2J", "is \u{7}odd").to_string();
         assert_eq!(strange, r"`a\x1b[2J` is \x07odd");
+        let unwritable = |name: &str| TraceError::unwritable(name, "full").to_string();
+        assert_eq!(unwritable("t"), "cannot write `t`: full");
+        assert_eq!(unwritable(STANDARD_OUTPUT), "cannot write to standard output: full");
     }
 }

@@ -199,7 +199,7 @@ fn a_full_device_is_an_error() {
     let mut output = Output::to_writer("t", Box::new(Full));
     output.put(b"few").unwrap();
     let error = output.finish().unwrap_err().to_string();
-    assert_eq!(error, "`t` cannot be written: no storage space");
+    assert_eq!(error, "cannot write `t`: no storage space");
 }
 
 /// Returns one byte at a time, with an interruption before each.

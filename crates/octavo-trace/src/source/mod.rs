@@ -20,7 +20,7 @@ pub(crate) use expand::Compression;
 pub(crate) use input::Meter;
 
 pub use ahead::ReadAhead;
-pub use error::{Place, TraceError};
+pub use error::{Place, STANDARD_OUTPUT, TraceError};
 pub use input::{Input, InputOptions};
 
 use serde_json::Value;

@@ -103,8 +103,5 @@ fn a_writer_whose_reader_is_gone_says_so() {
     drop(written);
     writer.batch = batch(&[1], None);
     let error = Box::new(writer).finish().err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "`trace` cannot be written: the reader of the columns has closed"
-    );
+    assert_eq!(error.to_string(), "cannot write `trace`: the reader of the columns has closed");
 }
