@@ -208,6 +208,7 @@ def test_a_program_executed_in_place_of_the_first_one_is_named(
 ) -> None:
     """Images are given with the streams that they replace; others are forked by the first."""
     manifest = {
+        "command": [images[0][0]],
         "program": "/usr/bin/" + images[0][0],
         "processes": [
             process(stream, program="/usr/bin/" + name, replaces=replaced)
@@ -216,3 +217,17 @@ def test_a_program_executed_in_place_of_the_first_one_is_named(
     }
     assert subject_of(manifest) == subject
     assert several_processes(manifest) == processes
+
+
+@pytest.mark.parametrize(
+    ("given", "program", "subject"),
+    [
+        ("./count", "count", "./count"),
+        ("a/../count", "a/../count", "a/../count"),
+        ("sort", "/usr/bin/sort", "/usr/bin/sort"),
+        ("./sort.oct", "/usr/bin/sort", "/usr/bin/sort"),
+    ],
+)
+def test_a_program_is_named_as_it_was_given(given: str, program: str, subject: str) -> None:
+    manifest = {"command": [given], "program": program, "processes": []}
+    assert subject_of(manifest) == subject

@@ -320,15 +320,20 @@ def _periodic_windows(facts: Circumstances) -> Windows | None:
 
 
 def subject_of(manifest: dict[str, Any]) -> str:
-    """The program of a run; `/usr/bin/postgres (started by setpriv)` where the first program has
-    executed another one in its place.
+    """The program or trace of a run as it was given, or the program's path if it was found on PATH;
+    `/usr/bin/postgres (started by setpriv)` where the first program has executed another one in its
+    place.
     """
     first = str(manifest["program"])
     stream, program = 0, first
     for process in manifest["processes"]:
         if process["began_by"] == "exec" and process["parent_stream"] == stream:
             stream, program = process["stream"], process["program"]
-    return first if program == first else f"{program} (started by {Path(first).name})"
+    if program != first:
+        return f"{program} (started by {Path(first).name})"
+    # A path lacks the `./` with which it was given.
+    given = str(next(iter(manifest["command"]), first))
+    return given if Path(given) == Path(first) else first
 
 
 @dataclass(frozen=True, repr=False)
