@@ -296,14 +296,15 @@ static void report_lack_of_room(SizeT bytes)
 {
    static Bool reported;
    static const HChar* const units[] = {"KiB", "MiB", "GiB", "TiB"};
-   ULong size = bytes / 1024;
+   ULong size = VG_PGROUNDUP(bytes) / 1024;
    UInt unit = 0;
    for (; unit < 3 && size >= 1024 && size % 1024 == 0; unit++)
       size /= 1024;
    if (!reported)
       VG_(umsg)("octavo tracer: %s asked for %llu %s of address space in one piece and got none: "
-                "Valgrind has 128 GiB in all, with its own memory in the middle, so that no piece "
-                "has 64 GiB\n", placement_program(), size, units[unit]);
+                "Valgrind has 128 GiB in all, %s\n", placement_program(), size, units[unit],
+                bytes < 64 * GIB ? "and no piece that is free is so large"
+                                 : "with its own memory in the middle, so that no piece has 64 GiB");
    reported = True;
 }
 

@@ -78,6 +78,21 @@ def test_a_mapping_that_the_tracer_refuses_is_explained_where_the_program_goes_o
     assert "asked for 64 GiB of address space in one piece and got none: Valgrind has" in warning
 
 
+def test_a_small_mapping_that_finds_no_room_is_explained_by_the_room_that_is_left(octavo: Octavo):
+    code = (
+        "import mmap\n"
+        "kept = []\n"
+        "try:\n"
+        "    while True: kept.append(mmap.mmap(-1, 3 << 29, flags=0x4022, prot=mmap.PROT_READ))\n"
+        "except OSError: print('refused')"
+    )
+    traced = octavo([sys.executable, "-I", "-c", code])
+    assert (traced.status, traced.stdout) == (0, b"refused\n")
+    (warning,) = traced.run["warnings"]
+    reason = "Valgrind has 128 GiB in all, and no piece that is free is so large"
+    assert f"asked for 1536 MiB of address space in one piece and got none: {reason}" in warning
+
+
 def test_a_childs_death_is_the_childs_own(octavo: Octavo):
     dying = workload("signals", "die-abort")[0]
     traced = octavo(["sh", "-c", f"'{dying}' die-abort 2>/dev/null; echo $?; exit 4"])
