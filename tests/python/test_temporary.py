@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from octavo.base.files import OutputDirectory, text_writer
+from octavo.base.files import OutputDirectory, replace_text, text_writer
 from octavo.base.temporary import TemporaryDirectory
 
 PREFIX = "octavo-test-"
@@ -100,6 +100,37 @@ def test_the_staging_place_of_a_killed_run_is_removed_by_the_next_one(tmp_path: 
     alive.stdin.close()
     alive.wait()
     assert names_in(out) == {"manifest.json", elsewhere.name}
+
+
+def test_the_unfinished_file_of_a_killed_process_is_removed_by_the_next_write(
+    tmp_path: Path,
+) -> None:
+    write = (
+        "import sys; from pathlib import Path; from octavo.base.files import replace_file\n"
+        "def pause(place):\n"
+        "    place.write_text('half'); print(flush=True); sys.stdin.read()\n"
+        "replace_file(Path(sys.argv[1]), pause)"
+    )
+    file = tmp_path / "out.json"
+    writing = []
+    for _ in range(2):
+        before = names_in(tmp_path)
+        process = subprocess.Popen(
+            [sys.executable, "-c", write, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        writing.append((process, names_in(tmp_path) - before))
+    (killed, _), (alive, kept) = writing
+    killed.kill()
+    killed.wait()
+    replace_text(file, "whole")
+    assert names_in(tmp_path) == {file.name, *kept}
+    assert file.read_text() == "whole"
+    assert alive.stdin is not None
+    alive.stdin.close()
+    alive.wait()
+    assert names_in(tmp_path) == {file.name}
 
 
 def test_a_directory_is_removed_by_its_own_process(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Files that appear whole or not at all.
 
-A file is written under a temporary name beside its place and renamed at the end; a pipe or a device
-is written directly. Permissions are checked before the run, so that "permission denied" does not
-come after an hour. Without `--force`, a file that another process has put in the place meanwhile is
-kept: the result gets the next free name beside it, and CannotRun says which.
+A file is written in a temporary directory beside its place and renamed at the end; a pipe or a
+device is written directly. Permissions are checked before the run, so that "permission denied" does
+not come after an hour. Without `--force`, a file that another process has put in the place
+meanwhile is kept: the result gets the next free name beside it, and CannotRun says which.
 """
 
 import fcntl
@@ -358,9 +358,10 @@ def replace_text(place: Path, text: str, *, overwrite: bool = True) -> None:
 
 
 def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool = True) -> None:
-    """Lets `writer` make a file under a temporary name and renames it to `place`; a device or a
-    pipe is written directly. Where `place` exists and not `overwrite`, the file gets another name,
-    which the CannotRun that is raised gives.
+    """Lets `writer` make a file in a temporary directory beside `place` and renames it to `place`;
+    a device or a pipe is written directly. Where `place` exists and not `overwrite`, the file gets
+    another name, which the CannotRun that is raised gives. Removes the temporary directories of
+    processes that were killed while they wrote to `place`.
     """
     if _is_special(place):
         # Some files, such as Parquet, are written back and forth.
@@ -370,18 +371,14 @@ def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool
             with whole.open("rb") as content, place.open("wb") as target:
                 shutil.copyfileobj(content, target)
         return
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with TemporaryDirectory(f".{place.name}-", place.parent) as directory:
+        temporary = Path(directory, place.name)
         writer(temporary)
         temporary.chmod(0o666 & ~_umask())
         if overwrite:
             temporary.replace(place)
         else:
             _link_free(temporary, place)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _link_free(file: Path, place: Path) -> None:
