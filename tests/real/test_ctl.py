@@ -178,6 +178,22 @@ def test_start_and_stop_bound_what_counts(serve: Any) -> None:
     assert final.count("references") == last.count("references")
 
 
+def test_system_calls_after_a_stop_do_not_count(serve: Any) -> None:
+    def kernel_seconds(traced: Traced) -> float:
+        assert traced.document is not None
+        return float(traced.document["advice"][0]["kernel_seconds"])
+
+    server = serve()
+    server.ask("touch 1000")
+    server.ctl("stop")
+    stopped = kernel_seconds(server.snapshot())
+    assert stopped > 0
+    for _ in range(100):
+        server.ask("touch 10")
+    assert kernel_seconds(server.snapshot()) == stopped
+    assert kernel_seconds(server.end()) == stopped
+
+
 @pytest.mark.parametrize("verb", ["run", "record"])
 def test_a_run_that_is_ended_after_stop_is_whole(
     verb: str, serve: Any, tmp_path: Path, octavo: Octavo

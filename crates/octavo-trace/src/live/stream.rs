@@ -104,6 +104,30 @@ impl<C: Observer> WordConsumer for Witness<C> {
     }
 }
 
+/// The time that a stream's system calls took in the kernel while the region of interest was open.
+struct KernelTime {
+    counted: Duration,
+    /// The time of all calls until the last update.
+    all: Duration,
+    is_open: bool,
+}
+
+impl KernelTime {
+    fn new(is_open: bool) -> Self {
+        KernelTime { counted: Duration::ZERO, all: Duration::ZERO, is_open }
+    }
+
+    /// Takes the time of all calls until now, and whether the region is open from now on. Returns
+    /// the time that counts.
+    fn update(&mut self, all: Duration, is_open: bool) -> Duration {
+        if self.is_open {
+            self.counted += all.saturating_sub(self.all);
+        }
+        (self.all, self.is_open) = (all, is_open);
+        self.counted
+    }
+}
+
 /// Follows a stream of the ring until its process ends.
 pub fn follow_ring<C: Observer>(
     mut identity: StreamIdentity,
@@ -124,10 +148,12 @@ pub fn follow_ring<C: Observer>(
     let mut fault = None;
     let mut idle_since = Instant::now();
     let mut until_answer = MOST_BATCHES;
+    let mut kernel_time = KernelTime::new(limits.is_open());
     loop {
         // In this order: everything written before the end can be read once the end is seen.
         let ended = process.ended() || state.superseded.load(Ordering::Relaxed);
         let asked = seat.is_called();
+        let counted_kernel_time = kernel_time.update(slot.kernel_time(), limits.is_open());
         let read = slot.read(ended || asked || idle_since.elapsed() > IDLE, |words| {
             if fault.is_none() && !limits.exhausted() {
                 fault = decoder.decode(words, &mut witness).err();
@@ -145,9 +171,8 @@ pub fn follow_ring<C: Observer>(
                 seat.answer(|| {
                     let engine = witness.inner.inner().snapshot()?;
                     let fault = fault.as_ref().map(ToString::to_string);
-                    let kernel_time = slot.kernel_time();
                     let log = witness.inner.log();
-                    Some(running(&identity, &decoder, fault, (engine, log), kernel_time))
+                    Some(running(&identity, &decoder, fault, (engine, log), counted_kernel_time))
                 });
             }
         }
@@ -175,7 +200,8 @@ pub fn follow_ring<C: Observer>(
         witness.ended()
     };
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
-    let (seccomp, kernel_time) = (slot.seccomp(), Some(slot.kernel_time()));
+    let kernel_time = Some(kernel_time.update(slot.kernel_time(), limits.is_open()));
+    let seccomp = slot.seccomp();
     slot.release();
     name(&mut identity, &decoder);
     let (consumer, windows) = witness.inner.into_parts();
@@ -282,4 +308,19 @@ fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> Stre
     state.resident_bytes.store(0, Ordering::Relaxed);
     state.finished.store(true, Ordering::Release);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_time_counts_while_the_region_is_open() {
+        let seconds = Duration::from_secs;
+        let mut time = KernelTime::new(false);
+        let updates =
+            [(1, false), (2, true), (5, true), (6, false), (9, false), (10, true), (12, true)];
+        let counted = updates.map(|(all, is_open)| time.update(seconds(all), is_open));
+        assert_eq!(counted, [0, 0, 3, 4, 4, 4, 6].map(seconds));
+    }
 }
