@@ -257,9 +257,16 @@ def test_a_design_that_runs_out_of_memory_has_a_result() -> None:
 @pytest.mark.parametrize(
     ("settings", "choices", "why"),
     [
-        ({"asap.registers": 3}, {}, "no design that has it is simulated (asap)"),
+        ({"asap.registers": 3}, {}, "no design that uses it is simulated (asap)"),
         ({"asap.registers": 3}, {"designs": ["base4k", "asap+thp:asap.leaf=false"]}, None),
         ({"colt.range_pages": 8}, {"designs": ["colt_fa"]}, None),
+        (
+            {"colt.range_pages": 8},
+            {"designs": ["colt_sa", "colt_sa+thp"]},
+            "no design that uses it is simulated (colt, colt_fa)",
+        ),
+        ({"softvm.tlb.entries": 32}, {"designs": ["softvm"]}, "(mips_physical, mips_virtual)"),
+        ({"softvm.l1.line_bytes": 64}, {"designs": ["softvm"]}, None),
         (
             {"core.pipeline.width": 2},
             {},
@@ -289,7 +296,73 @@ def test_a_setting_without_effect_is_named_with_the_reason(
     else:
         (key,) = settings
         assert message[0].startswith(f"The setting `{key}=")
-        assert f"` has no effect in this run: {why}" in message[0]
+        assert "` has no effect in this run: " in message[0]
+        assert why in message[0]
+
+
+@pytest.mark.parametrize(
+    ("design", "settings"),
+    [
+        ("colt_sa", {"colt.range_entries": 4, "colt.range_pages": 64}),
+        (
+            "softvm",
+            {"softvm.tlb.entries": 16, "softvm.tlb.reserved": 2, "softvm.cycles.step_cycles": 50},
+        ),
+        (
+            "spur",
+            {
+                "softvm.tlb.entries": 16,
+                "softvm.kernel.table": "inverted",
+                "softvm.kernel.handler_instructions": 40,
+                "softvm.cycles.handler_cycles": 50,
+            },
+        ),
+        (
+            "mips_virtual",
+            {
+                "softvm.kernel.protection_bytes": 512,
+                "softvm.cycles.step_cycles": 50,
+            },
+        ),
+        (
+            "mips_physical",
+            {
+                "softvm.kernel.write_back": "kept",
+                "softvm.kernel.increase": "eager",
+                "softvm.kernel.aliases": "refuse",
+                "softvm.kernel.protection_bytes": 512,
+                "softvm.rates.protections_per_billion": 1_000_000,
+                "softvm.rates.dma_pages_per_billion": 1_000_000,
+                "softvm.cycles.step_cycles": 50,
+                "softvm.cycles.check_l1_cycles": 50,
+                "softvm.cycles.change_l1_cycles": 50,
+                "softvm.cycles.check_l2_cycles": 50,
+                "softvm.cycles.change_l2_cycles": 50,
+            },
+        ),
+        # Only the two-tier table has entries for less than a page.
+        ("mips_virtual", {"softvm.kernel.table": "inverted"}),
+        ("mips_physical", {"softvm.kernel.table": "inverted"}),
+        (
+            "softvm_free",
+            {
+                "softvm.tlb.entries": 16,
+                "softvm.kernel.table": "inverted",
+                "softvm.kernel.handler_instructions": 40,
+                "softvm.cycles.handler_cycles": 50,
+                "softvm.cycles.step_cycles": 50,
+            },
+        ),
+    ],
+)
+def test_settings_that_a_design_does_not_use_change_no_count(
+    design: str, settings: dict[str, Any]
+) -> None:
+    trace = "synth:zipf?table=2MiB&references=20k"
+    usual = octavo.sim(trace, designs=[design])
+    changed = octavo.sim(trace, designs=[design], settings=settings)
+    assert changed.rows == usual.rows
+    assert len([text for text in remarks(changed) if "has no effect" in text]) == len(settings)
 
 
 def test_a_level_may_have_no_additional_latency() -> None:

@@ -28,9 +28,9 @@ def unused_settings(configuration: SimConfiguration, timing: Timing) -> Iterator
 
 def _why_unused(key: str, configuration: SimConfiguration, timing: Timing) -> str | None:
     """Why a key has no effect, as the end of a sentence; None where it may have one."""
-    designs = _designs_by_table().get(key.partition(".")[0])
-    if designs is not None and not designs & set(map(_hardware, configuration.designs)):
-        return f"no design that has it is simulated ({', '.join(sorted(designs))})"
+    designs = _designs_with(key)
+    if designs and not designs & set(map(_hardware, configuration.designs)):
+        return f"no design that uses it is simulated ({', '.join(sorted(designs))})"
     if timing.name != OUT_OF_ORDER and _OF_CORES.match(key):
         return f"only out-of-order timing uses it, and cycles are {timing.name} ({timing.reason})"
     if key == "core.address_spaces" and configuration.processes == "apart":
@@ -38,15 +38,33 @@ def _why_unused(key: str, configuration: SimConfiguration, timing: Timing) -> st
     return None
 
 
+def _designs_with(key: str) -> set[str]:
+    """The hardware that a key, or a table of keys, of designs affects; all that has the first table
+    of a key without a default. Empty for a key of the machine that all designs share.
+    """
+    known = _designs_by_key()
+    table = key.partition(".")[0]
+    for given in (key, table):
+        found = {
+            hardware
+            for one, designs in known.items()
+            if f"{one}.".startswith(f"{given}.") or f"{given}.".startswith(f"{one}.")
+            for hardware in designs
+        }
+        if found:
+            return found
+    return set()
+
+
 @cache
-def _designs_by_table() -> dict[str, set[str]]:
-    """The hardware that has a table of the machine for itself, by the table's name."""
-    tables: dict[str, set[str]] = {}
+def _designs_by_key() -> dict[str, set[str]]:
+    """The hardware that each key of the tables of designs affects."""
+    keys: dict[str, set[str]] = {}
     for name, _ in _core.designs():
         explained = _core.explain_design(name)
         for key, _ in explained[4] if explained else ():
-            tables.setdefault(key.partition(".")[0], set()).add(_hardware(name))
-    return tables
+            keys.setdefault(key, set()).add(_hardware(name))
+    return keys
 
 
 def _hardware(design: str) -> str:

@@ -38,6 +38,8 @@ pub struct TranslationHardware {
     pub is_bound: bool,
     /// Whether it has caches of its own in place of the machine's TLBs.
     pub replaces_tlbs: bool,
+    /// Keys, and tables of keys, among the settings of its family that do not affect it.
+    pub(super) unused_settings: &'static [&'static str],
     /// The machine with the settings that it replaces; the rest is built from it.
     pub(crate) adapt: fn(&MachineConfig) -> MachineConfig,
     /// The state of one core beside the machine's TLBs and caches, by the settings that determine its size.
@@ -98,7 +100,7 @@ fn families() -> impl Iterator<Item = &'static Family> {
     FAMILIES.iter().map(|(family, _)| family)
 }
 
-/// A named design with the settings of a machine that only its family uses, and with the idea, the
+/// A named design with the settings of a machine that only its family has and that affect it, and with the idea, the
 /// paper and the assumptions of its hardware: the documentation at the top of its source file.
 pub struct Explained {
     /// The design.
@@ -116,7 +118,9 @@ pub fn explain(name: &str) -> Option<Explained> {
         let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
         let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
         let documentation = lines.collect::<Vec<_>>().join("\n");
-        let settings = family.settings.map_or_else(Vec::new, |table| table.default_settings());
+        let mut settings = family.settings.map_or_else(Vec::new, |table| table.default_settings());
+        let hardware = family.hardware.iter().find(|hardware| hardware.name == design.hardware)?;
+        settings.retain(|(key, _)| hardware.uses(key));
         Some(Explained { design, settings, documentation })
     })
 }
@@ -218,6 +222,7 @@ impl TranslationHardware {
             needs: None,
             is_bound: false,
             replaces_tlbs: false,
+            unused_settings: &[],
             adapt: MachineConfig::clone,
             own_state: |_| Vec::new(),
             check_guest: |_| Ok(()),
@@ -228,6 +233,14 @@ impl TranslationHardware {
     /// The hardware of this name.
     pub fn by_name(name: &str) -> Option<&'static TranslationHardware> {
         hardware().find(|hardware| hardware.name == name)
+    }
+
+    /// Whether a key of the settings of its family affects it.
+    fn uses(&self, key: &str) -> bool {
+        let is_in = |table: &&str| {
+            key.strip_prefix(*table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        !self.unused_settings.iter().any(is_in)
     }
 
     /// Builds a machine with this hardware and operating system, without checking their fit; a host is
@@ -254,6 +267,17 @@ mod tests {
                 assert_eq!(config.set(&key, &value), Ok(()), "{} {key}", entry.name);
             }
             assert_eq!(config, OsConfig::new((entry.usual)()));
+        }
+    }
+
+    #[test]
+    fn unused_settings_are_settings_of_the_family() {
+        for family in families() {
+            let settings = family.settings.map_or_else(Vec::new, |table| table.default_settings());
+            for unused in family.hardware.iter().flat_map(|hardware| hardware.unused_settings) {
+                let is_in = |key: &str| key == *unused || key.starts_with(&format!("{unused}."));
+                assert!(settings.iter().any(|(key, _)| is_in(key)), "{unused}");
+            }
         }
     }
 

@@ -48,7 +48,7 @@ pub const FAMILY: Family = Family {
     ..Family::new(
     &[
         TranslationHardware::new("colt", |config, setup, os| make(config, setup, os, ALL)),
-        TranslationHardware::new("colt_sa", |config, setup, os| make(config, setup, os, SETS)),
+        TranslationHardware { unused_settings: &["colt"], ..TranslationHardware::new("colt_sa", |config, setup, os| make(config, setup, os, SETS)) },
         TranslationHardware::new("colt_fa", |config, setup, os| make(config, setup, os, FULLY_ASSOCIATIVE)),
     ],
     &[

@@ -28,13 +28,13 @@ pub const FAMILY: Family = Family {
     settings: Some(DesignTable::of::<SoftvmConfig>()),
     ..Family::new(
         &[
-            hardware("softvm", |config, setup, os| make(config, setup, os, Softvm::new)),
-            hardware("spur", |config, setup, os| make(config, setup, os, Softvm::in_cache)),
-            hardware("mips_virtual", |config, setup, os| make(config, setup, os, Softvm::with_tlb)),
-            hardware("mips_physical", |config, setup, os| make(config, setup, os, Physical::new)),
+            hardware("softvm", UNUSED_BY_SOFTVM, |config, setup, os| make(config, setup, os, Softvm::new)),
+            hardware("spur", UNUSED_BY_SPUR, |config, setup, os| make(config, setup, os, Softvm::in_cache)),
+            hardware("mips_virtual", UNUSED_BY_MIPS_VIRTUAL, |config, setup, os| make(config, setup, os, Softvm::with_tlb)),
+            hardware("mips_physical", UNUSED_BY_MIPS_PHYSICAL, |config, setup, os| make(config, setup, os, Physical::new)),
             TranslationHardware {
                 is_bound: true,
-                ..hardware("softvm_free", |config, setup, os| make(config, setup, os, Softvm::free))
+                ..hardware("softvm_free", UNUSED_BY_SOFTVM_FREE, |config, setup, os| make(config, setup, os, Softvm::free))
             },
         ],
         &[
@@ -47,14 +47,50 @@ pub const FAMILY: Family = Family {
     )
 };
 
+const UNUSED_BY_SOFTVM: &[&str] = &["softvm.tlb", "softvm.cycles.step_cycles"];
+const UNUSED_BY_SPUR: &[&str] = &[
+    "softvm.tlb",
+    "softvm.kernel.table",
+    "softvm.kernel.handler_instructions",
+    "softvm.cycles.handler_cycles",
+];
+const UNUSED_BY_MIPS_VIRTUAL: &[&str] =
+    &["softvm.kernel.table", "softvm.kernel.protection_bytes", "softvm.cycles.step_cycles"];
+const UNUSED_BY_MIPS_PHYSICAL: &[&str] = &[
+    "softvm.kernel.table",
+    "softvm.kernel.write_back",
+    "softvm.kernel.increase",
+    "softvm.kernel.aliases",
+    "softvm.kernel.protection_bytes",
+    "softvm.rates",
+    "softvm.cycles.step_cycles",
+    "softvm.cycles.check_l1_cycles",
+    "softvm.cycles.change_l1_cycles",
+    "softvm.cycles.check_l2_cycles",
+    "softvm.cycles.change_l2_cycles",
+];
+const UNUSED_BY_SOFTVM_FREE: &[&str] = &[
+    "softvm.tlb",
+    "softvm.kernel.table",
+    "softvm.kernel.handler_instructions",
+    "softvm.cycles.handler_cycles",
+    "softvm.cycles.step_cycles",
+];
+
 /// The payload of an entry of the software-refilled TLB.
 type TlbPayload = [u64; 4];
 
 const fn hardware(
     name: &'static str,
+    unused_settings: &'static [&'static str],
     make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 ) -> TranslationHardware {
-    TranslationHardware { replaces_tlbs: true, own_state, ..TranslationHardware::new(name, make) }
+    TranslationHardware {
+        replaces_tlbs: true,
+        unused_settings,
+        own_state,
+        ..TranslationHardware::new(name, make)
+    }
 }
 
 /// An invalid virtual cache.
