@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from called import invoke as octavo
+from octavo.analysis.stored_result import other_program, programs_of_run
 from octavo.applying.budget import Budget
 from octavo.applying.collapse import ENDED, FORBIDDEN, FORKED, MISPLACED, Work, perform, plan
 from octavo.applying.drop_in import drop_in
@@ -250,6 +251,14 @@ def test_a_result_of_another_program_is_reported(
     assert done.exit_code == 0
     shown = " ".join(done.output.split())
     assert ("The result of --from is of another program, `/" in shown) == is_other
+
+
+def test_a_result_of_another_program_is_named_as_it_was_started(tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    program.symlink_to("/usr/bin/sort")
+    named = other_program(programs_of_run({"run": {"program": str(program)}}), Path("/bin/true"))
+    assert named == f"The result of --from is of another program, `{program}`"
+    assert other_program([program], Path("/usr/bin/sort")) == ""
 
 
 Pages = dict[int, tuple[int, int] | None]

@@ -49,7 +49,7 @@ def programs_of_run(document: Mapping[str, Any]) -> tuple[Path, ...]:
     parts = [run, *(processes if isinstance(processes, list) else ())]
     named = [one.get("program") for one in parts if isinstance(one, dict)]
     directory = Path(str(run.get("directory") or ""))
-    return tuple((directory / name).resolve() for name in named if isinstance(name, str) and name)
+    return tuple(directory / name for name in named if isinstance(name, str) and name)
 
 
 def other_program(traced: Sequence[Path], *started: Path) -> str:
@@ -57,7 +57,7 @@ def other_program(traced: Sequence[Path], *started: Path) -> str:
     of the programs `started`; else empty.
     """
     known = [path for path in (one.resolve() for one in started) if path.parts[:2] != ("/", "proc")]
-    if not traced or not known or set(known).intersection(traced):
+    if not traced or not known or set(known).intersection(one.resolve() for one in traced):
         return ""
     return f"The result of --from is of another program, `{printable(str(traced[0]))}`"
 
