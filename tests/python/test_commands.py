@@ -227,6 +227,9 @@ def test_diff_reports_different_work() -> None:
         "The cycles were computed in different ways: out-of-order, and additive.",
         f"The results are of different numbers of instructions: {numbers} and 5000.",
     )
+    # A live run beside a trace of the same program.
+    before["run"]["trace"]["about"] = {"command": ["/bin/true"]}
+    assert compare(before, after).remarks[0].startswith("The cycles were computed")
     before["run"].update(command=["/bin/true", "2"], trace=None)
     assert compare(before, after).remarks[0] == (
         "The results are of different arguments: `/bin/true 2` and `/bin/true`."

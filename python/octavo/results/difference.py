@@ -186,6 +186,9 @@ def _other_work(
     """A sentence where the results are of different programs, arguments or traces."""
     commands = [manifest["command"] for manifest in (before, after)]
     traces = [manifest["trace"] for manifest in (before, after) if manifest.get("trace")]
+    if len(traces) == 1:
+        # A live run beside a trace: the program that was recorded.
+        commands = [_recorded_command(manifest) for manifest in (before, after)]
     shown = [f"`{quoted(shlex.join(command))}`" for command in commands]
     if len(traces) < 2:
         if commands[0] != commands[1]:
@@ -197,6 +200,13 @@ def _other_work(
         is_same = recorded[0] == recorded[1] if all(recorded) else commands[0] == commands[1]
         if is_set_alike or not is_same:
             yield f"The results are of different traces: {shown[0]} and {shown[1]}."
+
+
+def _recorded_command(manifest: Mapping[str, Any]) -> list[str]:
+    """The command of a result, or of the program that its trace recorded, where that is known."""
+    recorded = (manifest.get("trace") or {}).get("about") or {}
+    command: list[str] = recorded.get("command") or manifest["command"]
+    return command
 
 
 def _some(names: Sequence[str]) -> str:
