@@ -45,3 +45,13 @@ def test_windows_by_time_that_hold_few_instructions_are_named() -> None:
     assert "on average" not in windows_warning(found("seconds", 2_000_000, 4_000_000))
     # Windows of a given number of instructions have no warning.
     assert "on average" not in windows_warning(found("instructions", 20_000, 40_000))
+
+
+def test_instructions_that_warm_the_tlbs_are_named() -> None:
+    windows = found("instructions", 100_000, 50_000, executed=800_000)
+    assert "2 windows of the execution were traced, 150 k of 800 k" in windows_warning(windows)
+    windows["periodic"]["warm"] = 50_000
+    assert windows_warning(windows) == (
+        "WINDOWS: 2 windows of the execution were traced, and 150 k of 800 k instructions count: "
+        "the first 50.0 k of each window but the first one warm the TLBs."
+    )

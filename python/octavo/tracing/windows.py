@@ -155,10 +155,20 @@ def windows_warning(found: dict[str, Any]) -> str:
     whole = "" if executed is None else f" of {format_count(executed)}"
     text = (
         f"WINDOWS: {number} window{'s' if number != 1 else ''} of the execution "
-        f"{'were' if number != 1 else 'was'} traced, {format_count(found['instructions'])}{whole} "
-        "instructions; counts are those of windows, at whose beginning TLBs are as the window "
-        "before left them"
+        f"{'were' if number != 1 else 'was'} traced, "
     )
+    counted = f"{format_count(found['instructions'])}{whole} instructions"
+    warm = found["periodic"]["warm"] if found["periodic"] else 0
+    if warm:
+        text += (
+            f"and {counted} count: the first {format_count(warm)} of each window but the first one "
+            "warm the TLBs"
+        )
+    else:
+        text += (
+            f"{counted}; counts are those of windows, at whose beginning TLBs are as the window "
+            "before left them"
+        )
     data = [one for one in found["intervals"] if one["stream"] == "data" and one["low"] is not None]
     if data:
         # The last level of the machine, or of the plain TLB where none is modelled.
