@@ -208,6 +208,10 @@ def test_other_files_are_refused_as_results(tmp_path: Path) -> None:
             read_selection(str(tmp_path))
     with pytest.raises(CannotRun, match="cannot read"):
         read_selection(str(tmp_path / "nothing"))
+    # A directory of `octavo sim` or `curves`.
+    file.rename(tmp_path / "manifest.json")
+    with pytest.raises(CannotRun, match=f"`{tmp_path}` is not a result of `octavo run`"):
+        read_selection(str(tmp_path))
 
 
 @pytest.mark.parametrize(

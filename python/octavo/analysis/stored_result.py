@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ def read_run(name: str, *, needs: Sequence[str] = ()) -> dict[str, Any]:
     is_directory = path.is_dir()
     if is_directory:
         path /= DOCUMENT
+        if os.access(path.with_name(MANIFEST), os.R_OK) and not os.access(path, os.F_OK):
+            raise CannotRun(f"`{path.parent}` is not a result of `octavo run`.")
     document = read_json(path)
     if not isinstance(document, dict) or not str(document.get("schema")).startswith(_SCHEMA):
         raise CannotRun(f"`{path}` is not a result of `octavo run`.")
