@@ -109,6 +109,29 @@ def test_a_process_alone_is_named_by_its_program() -> None:
     assert {"sh (process 3): heap", "server (3 processes): heap"} <= drawn
 
 
+def test_images_of_one_process_are_not_counted_as_processes() -> None:
+    """A shell that executes itself, and its child."""
+    heap = region(misses=(10**5, *(0,) * (len(SIZES) - 1)), base=MIB)
+    images = [process(0, regions=[heap]), process(1, replaces=0, regions=[heap])]
+    found = result(
+        *images, process(2, regions=[heap]), process(3, program="/bin/wc", regions=[heap])
+    )
+    for one in found["processes"][:3]:
+        one["program"] = "/bin/sh"
+    programs = programs_of(found["processes"], LRU)
+    rows = rows_of(found, LRU)
+    table = process_grid(rows, {"processes": found["processes"]}, 1, programs)
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["sh (2 processes, 3 images)", "3"]
+    names = process_names(found["processes"], programs)
+    assert names["sh (3 processes)"] == "sh (2 processes, 3 images)"
+    regions = region_grid(rows, [], 1, programs, found["processes"])
+    assert {row[0] for row in regions.rows} == {
+        "sh (2 processes, 3 images): heap",
+        "wc (process 3): heap",
+    }
+
+
 def gain_of(scope: str, **more: Any) -> dict[str, Any]:
     gain = {"low": 0.02, "expected": 0.03, "high": 0.04}
     about = {"stream": "data", "page_size": 1 << 21, "reason": "gain", "gain": gain}

@@ -65,14 +65,28 @@ def owner_of(record: Mapping[str, Any]) -> str | None:
     return None if record.get("process") is None else f"process {record['process']}"
 
 
-def process_names(processes: Sequence[Mapping[str, Any]]) -> dict[str | None, str]:
-    """Longer names of single processes as owners of regions: `process 3` → `sort (process 3)`."""
-    return {
+def process_names(
+    processes: Sequence[Any], programs: Sequence[Program] = ()
+) -> dict[str | None, str]:
+    """Longer names of owners of regions: `process 3` → `sort (process 3)`. Of a program that
+    executed itself, also the number of its processes: `sh (5 processes)` → `sh (2 processes, 5
+    images)`.
+    """
+    names: dict[str | None, str] = {
         f"process {process['stream']}": (
             f"{PurePath(process['program']).name} (process {process['stream']})"
         )
         for process in processes
     }
+    chains = exec_chains(processes) if programs else {}
+    for program in programs:
+        images = program["processes"]
+        count = len({chains.get(image, image) for image in images})
+        if count < len(images):
+            several = f"{count} process{'es' if count > 1 else ''}, {len(images)} images"
+            label = program_label(program["program"], len(images))
+            names[label] = f"{PurePath(program['program']).name} ({several})"
+    return names
 
 
 def program_label(path: str, processes: int) -> str:

@@ -241,7 +241,7 @@ def region_grid(
         title += "; processes of a program together, the pages that they share counted once"
     by_misses = sorted(lines.items(), key=lambda entry: -entry[1].misses)
     is_one = len({owner for owner, *_ in lines}) == 1
-    names = process_names(processes)
+    names = process_names(processes, programs if processes else ())
     body = tuple(
         line.cells(None if is_one else names.get(owner, owner), family)
         for (owner, family, _), line in by_misses
@@ -292,6 +292,7 @@ def process_grid(
             members[key] = [row for row in program["rows"] if "region" not in row]
         life = f"{process['began_by']} to {process['ended_by']}"
         lives.setdefault(key, {})[life] = None
+    names = process_names(processes, programs)
     body = []
     for key, about in members.items():
         values = {row["counter"]: row["value"] for row in about if "counter" in row}
@@ -303,7 +304,8 @@ def process_grid(
         first, *others = lives[key]
         body.append(
             (
-                *key,
+                names.get(key[0], key[0]),
+                key[1],
                 f"{first}, …" if others else first,
                 format_count(values.get("references", 0)),
                 format_count(values.get("instructions", 0)),

@@ -65,13 +65,14 @@ def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
     """The figures, by name."""
     rows, advice, depth = document["rows"], document["advice"], _depth(document)
     advised = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
-    processes = process_names(document["run"]["processes"])
+    programs = document.get("programs", [])
+    processes = process_names(document["run"]["processes"], programs)
     charts = {
         "gains": gains_chart(advice, processes),
         "misses": misses_chart(rows, depth, advised),
         "memory": memory_chart(rows, advised),
         "map": map_chart(
-            rows_by_program(rows, document.get("programs", [])),
+            rows_by_program(rows, programs),
             advice,
             depth,
             processes,
