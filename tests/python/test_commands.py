@@ -20,6 +20,7 @@ from octavo.base.units import format_count
 from octavo.cli import COMMANDS
 from octavo.cli.list import KINDS
 from octavo.report import curves_data, sim_data
+from octavo.results.archive import read_document
 from octavo.results.difference import compare, shown_change
 from octavo.simulation.explanation import explain
 from octavo.traces.by_name import formats
@@ -207,6 +208,19 @@ def test_references_and_instructions_are_shown(command: str) -> None:
     for name in ("references", "instructions"):
         assert counted[name].verdict == "not judged"
         assert counted[name].before > 0
+
+
+def test_a_result_of_another_command_replaces_an_earlier_one(tmp_path: Path) -> None:
+    place = tmp_path / "result"
+    for command, kept in (
+        ("run", "result.json"),
+        ("curves", "report.json"),
+        ("run", "result.json"),
+    ):
+        assert run(command, SMALL, "-q", "--force", "-o", str(place)).exit_code == 0
+        names = {file.name for file in place.iterdir()}
+        assert names == {"manifest.json", "report.html", "rows.parquet", kept}
+        assert read_document(place)["schema"].startswith(f"octavo/{command}")
 
 
 def test_diff_reports_different_work() -> None:

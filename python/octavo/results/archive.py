@@ -43,6 +43,8 @@ ROWS = "rows.parquet"
 REPORT = "report.html"
 FOLDED = "walks.folded"
 """The file of stacks of data misses, for flame-graph viewers."""
+ONLY_SOME = (FOLDED, DOCUMENT, REPORT_DATA)
+"""Files that the results of some commands have."""
 FIGURES = "figures"
 
 Files = dict[str, Callable[[Path], None]]

@@ -41,10 +41,10 @@ class OutputTarget:
 
     def write(self, result: InFiles) -> None:
         """Writes the files of a result, all or none."""
-        from octavo.results.archive import FOLDED, files_of, rows_writer
+        from octavo.results.archive import ONLY_SOME, files_of, rows_writer
 
         if self._directory is not None:
-            self._directory.write(files_of(result), optional=[FOLDED])
+            self._directory.write(files_of(result), optional=ONLY_SOME)
         elif self._file is not None:
             self._file.write(rows_writer(result))
 
