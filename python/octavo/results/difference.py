@@ -241,7 +241,8 @@ def _run_measures(document: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
     yield from _work(totals)
     per = totals["instructions"] or totals["references"]
     for row in whole_program(rows):
-        if "page_size" not in row:
+        # Rows of allocation sites have a counter, and one name would stand for all of them.
+        if "page_size" not in row or "counter" in row:
             continue
         pages = f"{format_bytes(row['page_size'])} pages"
         if "misses" in row:
