@@ -443,7 +443,7 @@ def _taken(place: Path, other: Path) -> CannotRun:
 
 def in_turn(*writers: Callable[[], None]) -> None:
     """Calls every writer, also where an earlier one fails. Raises one CannotRun with the messages
-    of all that failed.
+    of all that failed, each but the first with a capital letter.
     """
     failures = []
     for writer in writers:
@@ -452,7 +452,8 @@ def in_turn(*writers: Callable[[], None]) -> None:
         except CannotRun as failure:
             failures.append(str(failure))
     if failures:
-        raise CannotRun(" ".join(failures))
+        first, *others = failures
+        raise CannotRun(" ".join([first, *(text[0].upper() + text[1:] for text in others)]))
 
 
 def _umask() -> int:
