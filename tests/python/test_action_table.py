@@ -694,6 +694,28 @@ def test_the_pool_of_malloc_is_as_large_as_the_memory_of_a_run(tmp_path: Path) -
     assert found.environment == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}
 
 
+def test_the_pool_for_a_region_holds_all_memory_of_malloc(tmp_path: Path) -> None:
+    """The switch reaches the heap and all blocks, so these take pages of the pool, too."""
+    block = memory_row("anon", "anonymous", 8 * MIB, 4096, 8 * MIB)
+    heap = memory_row("heap", "heap", 6 * MIB, 1 << 30, 6 * MIB)
+    rows = [one | {"page_size": size} for one in (block, heap) for size in (4096, 2 * MIB)]
+    points = (Point(4096, 1, 1.0, 8 * MIB, 0.0), Point(2 * MIB, 1, 1.0, 8 * MIB, 0.0))
+    case = Case("data", points, region="anon", region_kind="anonymous", start=4096, bytes=8 * MIB)
+    workers = [row | {"process": process} for row in rows for process in (0, 1)]
+    several = replace(
+        case,
+        program="x",
+        processes=(0, 1),
+        points=(points[0], replace(points[1], touched_bytes=16 * MIB)),
+    )
+    for found_rows, about, pages in ((rows, case, 4 + 3 + 1), (workers, several, 2 * (4 + 3) + 1)):
+        subject = Subjects(found_rows, {0: GLIBC, 1: GLIBC}, ["/bin/x"]).of(about)
+        advice = replace(data_advice(MISS_UNTIL_2M), case=about)
+        actions = actions_for(advice, host(tmp_path), subject=subject)
+        found = next(action for action in actions if action.kind == "hugetlbfs")
+        assert list(found.changes.values()) == [str(pages)]
+
+
 def test_the_pool_of_malloc_holds_its_blocks_as_a_whole(tmp_path: Path) -> None:
     """hugetlbfs reserves whole mappings, and the heap needs one more page."""
     block = memory_row("anon", "anonymous", 8 * MIB, 4096, 256 * MIB + 4096)

@@ -64,6 +64,7 @@ class Subjects:
         self._refusing = _nearly_all_of(rows, ASKED_SMALL)
         self._of_malloc = regions_of_malloc(rows)
         self._untouched_pages = untouched_pages(rows)
+        self._malloc_pages = malloc_pages(rows)
         self._memory = _memory_of(rows)
         self._has_threads = _have_threads(rows)
 
@@ -91,14 +92,17 @@ class Subjects:
         )
 
     def _untouched(self, case: Case, stream: int) -> int:
-        """Pages that a pool needs beside touched memory: untouched ones, and one for the heap."""
-        counted = self._untouched_pages
+        """Pages that a pool needs beside the touched memory of a case: untouched ones, one for the
+        heap, and for a region all other memory of malloc, which takes from the pool, too.
+        """
+        process = stream if stream in self._memory else None
+        counted = self._untouched_pages.items()
+        pages = 1 + sum(untouched for key, untouched in counted if key[0] == process)
         if case.region is None:
-            process = stream if stream in self._memory else None
-            keys = {key for key in counted if key[0] == process}
-        else:
-            keys = _keys(case, stream) & counted.keys()
-        return 1 + sum(counted[key] for key in keys)
+            return pages
+        whole = sum(self._malloc_pages[one] for one in case.processes or (process,))
+        own = sum(one.touched_bytes for one in case.points if one.page_size == PMD_PAGE)
+        return pages + max(0, whole - own // PMD_PAGE)
 
     def _mapped(self, case: Case, stream: int, memory: _Memory) -> Share:
         """How much of a case may be mappings that the program made itself."""
@@ -196,6 +200,16 @@ def untouched_pages(rows: Sequence[Row]) -> dict[_Key, int]:
         kind = (row["component"], row.get("stream"), row.get("page_size"))
         if key in of_malloc and kind == ("memory", "all", PMD_PAGE):
             found[key] = max(0, -(-row["bytes"] // PMD_PAGE) - row["touched_bytes"] // PMD_PAGE)
+    return found
+
+
+def malloc_pages(rows: Sequence[Row]) -> defaultdict[int | None, int]:
+    """Huge pages that hold what each process touched of its heap and anonymous memory."""
+    found: defaultdict[int | None, int] = defaultdict(int)
+    for row in rows:
+        kind = (row["component"], row.get("stream"), row.get("page_size"))
+        if kind == ("memory", "all", PMD_PAGE) and row.get("region_kind") in ("heap", "anonymous"):
+            found[row.get("process")] += row["touched_bytes"] // PMD_PAGE
     return found
 
 
