@@ -261,9 +261,16 @@ def test_diff_reports_different_work() -> None:
         "The cycles were computed in different ways: out-of-order, and additive.",
         f"The results are of different numbers of instructions: {numbers} and 5000.",
     )
-    # A live run beside a trace of the same program.
-    before["run"]["trace"]["about"] = {"command": ["/bin/true"]}
-    assert compare(before, after).remarks[0].startswith("The cycles were computed")
+    # A live run beside a trace of the same program and part.
+    options = {"windows": {"traced": 10}, "skip_instructions": 5}
+    before["run"]["trace"]["about"] = {"command": ["/bin/true"], "options": options}
+    after["run"]["configuration"] |= options
+    remarks = compare(before, after).remarks
+    assert remarks[0].startswith("The cycles were computed")
+    assert not any("settings" in remark for remark in remarks)
+    after["run"]["configuration"]["skip_instructions"] = 6
+    remarks = compare(before, after).remarks
+    assert "The results were made with different settings: skip instructions." in remarks
     before["run"].update(command=["/bin/true", "2"], trace=None)
     assert compare(before, after).remarks[0] == (
         "The results are of different arguments: `/bin/true 2` and `/bin/true`."

@@ -169,7 +169,7 @@ def _remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
     for which, manifest in (("first", before), ("second", after)):
         if manifest.get("partial"):
             yield f"The {which} result is partial: {manifest.get('partial_reason')}."
-    old, new = (manifest.get("configuration", {}) for manifest in (before, after))
+    old, new = _settings(before), _settings(after)
     yield from _other_work(before, after, is_set_alike=old == new)
     timings = [manifest.get("timing", {}).get("name") for manifest in (before, after)]
     if timings[0] != timings[1]:
@@ -200,6 +200,17 @@ def _other_work(
         is_same = recorded[0] == recorded[1] if all(recorded) else commands[0] == commands[1]
         if is_set_alike or not is_same:
             yield f"The results are of different traces: {shown[0]} and {shown[1]}."
+
+
+def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration, with the part and the windows that a trace recorded."""
+    configuration = manifest.get("configuration", {})
+    recorded = (manifest.get("trace") or {}).get("about") or {}
+    options = recorded.get("options") or {}
+    chosen = {name: value for name, value in options.items() if value}
+    return chosen | {
+        name: value for name, value in configuration.items() if value or name not in chosen
+    }
 
 
 def _recorded_command(manifest: Mapping[str, Any]) -> list[str]:
