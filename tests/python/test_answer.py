@@ -49,6 +49,7 @@ def answer(
     growth: int = 1000 * MIB,
     sizes: tuple[int, ...] = (BASE, HUGE, 1024 * MIB),
     chains: dict[int, int] | None = None,
+    counts_fitting: bool = True,
     is_server: bool = False,
     was_stopped: bool = False,
     tried: bool = True,
@@ -68,6 +69,7 @@ def answer(
         memory=memory,
         machine_sizes=sizes,
         chains=chains or {},
+        counts_fitting=counts_fitting,
         is_server=is_server,
         was_stopped=was_stopped,
         is_tried=lambda action: tried,
@@ -87,6 +89,13 @@ def test_pages_of_both_code_and_data_grow_once() -> None:
         "for up to 10 MiB (5.0%) more memory than in 4 KiB pages"
         in answer(*both, growth=10 * MIB).text
     )
+
+
+def test_growth_is_a_bound_where_fitting_pages_are_not_known() -> None:
+    """Of forked processes alone, such as the workers of a server in a phase of its run."""
+    data = item("data", HUGE, (0.02, 0.03, 0.04), growth_bytes=8 * MIB)
+    assert "for 8 MiB (8.0%) more memory" in answer(data).text
+    assert "for up to 8 MiB (8.0%) more memory" in answer(data, counts_fitting=False).text
 
 
 def test_one_piece_grows_by_no_more_than_all_memory() -> None:

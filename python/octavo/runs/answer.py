@@ -77,6 +77,7 @@ def answer_of(
     memory: Mapping[int, int],
     machine_sizes: Collection[int],
     chains: Mapping[int, int],
+    counts_fitting: bool = True,
     is_server: bool = False,
     was_stopped: bool = False,
     is_tried: Callable[[Record], bool] = lambda action: True,
@@ -90,12 +91,13 @@ def answer_of(
     `machine` is the machine for which gains were estimated, `cost_label` the source of the costs,
     `program` the command if there is one. `walks` is the number of walks to 4 KiB pages, `memory`
     the bytes of all memory by page size, `machine_sizes` the page sizes of the machine. `chains`
-    comes from `exec_chains`. `is_server` says whether the command starts a server, which is
-    measured under a load; `was_stopped` that the program did not end by itself, so that it may be a
-    server. `is_tried` returns whether `octavo verify` tries an action by default,
-    `seconds_of_pages` the time to make a number of 2 MiB pages. `run_seconds` is the estimated
-    native time of the program, if it ended. `simulation` is a line of shell that simulates data in
-    2 MiB pages, if there is one.
+    comes from `exec_chains`. `counts_fitting` says whether the growth of data counts 2 MiB pages
+    only where they fit. `is_server` says whether the command starts a server, which is measured
+    under a load; `was_stopped` that the program did not end by itself, so that it may be a server.
+    `is_tried` returns whether `octavo verify` tries an action by default, `seconds_of_pages` the
+    time to make a number of 2 MiB pages. `run_seconds` is the estimated native time of the program,
+    if it ended. `simulation` is a line of shell that simulates data in 2 MiB pages, if there is
+    one.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -136,7 +138,9 @@ def answer_of(
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
     lines, undo = action.get("command", ""), action.get("undo", "")
     reached_growth = min(growth, max(0, _growth(reached, chains) - _growth(present, chains)))
-    is_most = any(item["scope"] == "region" or item["stream"] == "fetch" for item in reached)
+    is_most = not counts_fitting or any(
+        item["scope"] == "region" or item["stream"] == "fetch" for item in reached
+    )
     memory_text = _memory(reached_growth, _growth_share(items, reached_growth), is_most=is_most)
     text = f"Which page size? {_by_size(reached)}"
     if lines:

@@ -20,6 +20,7 @@ from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Advice, Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
 from octavo.analysis.gain import ASSUMPTIONS, seconds_of
+from octavo.analysis.huge_growth import huge_growth
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
@@ -218,6 +219,7 @@ def advice_records(
             memory=memory_by_size(merged),
             machine_sizes=machine_sizes(merged),
             chains=chains or {},
+            counts_fitting=huge_growth(merged) is not None,
             is_server=is_server,
             was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
             is_tried=lambda action: is_tried(action, command or (), host),
