@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -162,6 +162,33 @@ def test_the_largest_image_counts_among_images_replaced_by_exec() -> None:
     rows = rows_of(result(shell, middle, last, forked), LRU)
     assert memory_of(rows, "data")[4096] == (12 * mib, None)
     assert memory_of(rows, "all")[4096] == (14 * mib, None)
+
+
+def test_growth_of_forked_processes_is_that_of_memory_they_mapped() -> None:
+    mib = 1 << 20
+
+    def grows(start: int, growth: int) -> Any:
+        return {
+            **region("anon", "anonymous", start=start, base=8 * mib),
+            "huge_growth_bytes": growth,
+        }
+
+    def growth_of(*made: Any) -> list[int]:
+        rows = rows_of(result(*made), LRU)
+        return [
+            row["value"]
+            for row in rows
+            if row.get("counter") == "growth_bytes" and "process" not in row
+        ]
+
+    parent = process(0, regions=[grows(0x1000_0000, 1)])
+    inherits = process(1, regions=[grows(0x1000_0000 + 4 * mib, 10)])
+    maps = process(2, regions=[grows(0x1000_0000 + 8 * mib, 100)])
+    grandchild = process(3, regions=[grows(0x1000_0000, 1000), grows(0x7000_0000, 10_000)])
+    grandchild["parent_stream"] = 2
+    assert growth_of(parent, inherits) == [1]
+    assert growth_of(parent, inherits, maps, grandchild) == [1 + 100 + 10_000]
+    assert growth_of(inherits) == [], "the parent is not known"
 
 
 def test_images_of_one_program_that_replaced_each_other_count_once_in_it() -> None:

@@ -538,16 +538,53 @@ def _fault_rows(regions: Iterable[tuple[Process, Region]]) -> Iterator[Row]:
             yield Row(component=FAULTS, counter=counter, value=value, stream="data", page_size=size)
 
 
+def _is_forked(process: ProcessCounts) -> bool:
+    return process["began_by"] == "fork"
+
+
+def _is_own(
+    region: Region,
+    stream: int,
+    parents: Mapping[int, int | None],
+    of_stream: Mapping[int, Sequence[Region]],
+) -> bool:
+    """Whether a forked process mapped a region itself: no ancestor has memory at its addresses.
+    False where the parent is not among the processes.
+    """
+    parent = parents[stream]
+    if parent not in parents:
+        return False
+    while parent is not None:
+        for other in of_stream.get(parent, ()):
+            if (
+                other["start"] < region["start"] + region["bytes"]
+                and region["start"] < other["start"] + other["bytes"]
+            ):
+                return False
+        parent = parents.get(parent)
+    return True
+
+
 def _growth_rows(
     regions: Iterable[tuple[Process, Region]], chains: Mapping[int, int]
 ) -> Iterator[Row]:
-    """The growth of all regions, without forked processes. Of images that replaced each other by
-    exec, only the one that grows most counts. A trace without heaps and mappings has no such row.
+    """The growth of all regions, without memory that forked processes have from their parents. Of
+    images that replaced each other by exec, only the one that grows most counts. A trace without
+    heaps and mappings has no such row.
     """
     by_image: Counter[int] = Counter()
     is_known = False
+    regions = list(regions)
+    of_stream: defaultdict[int, list[Region]] = defaultdict(list)
+    parents: dict[int, int | None] = {}
     for process, region in regions:
-        if process["began_by"] != "fork":
+        of_stream[process["stream"]].append(region)
+        parents[process["stream"]] = process["parent_stream"] if _is_forked(process) else None
+    for process, region in regions:
+        grows = region["huge_growth_bytes"] > 0 or not is_known
+        if not _is_forked(process) or (
+            grows and _is_own(region, process["stream"], parents, of_stream)
+        ):
             by_image[process["stream"]] += region["huge_growth_bytes"]
             is_known |= region["kind"] in _OWN_KINDS
     most: dict[int, int] = {}
