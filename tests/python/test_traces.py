@@ -301,6 +301,14 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
         assert_refused(run(*words, "now.octmem", short), 2, f"`now.octmem`{taken}; ", memory)
 
 
+@pytest.mark.parametrize("command", ["run", "sim", "curves", "info"])
+def test_a_trace_without_a_whole_first_chunk_is_cut_off(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "head.oct"
+    run("convert", "synth:strided?references=100", str(file))
+    file.write_bytes(file.read_bytes()[:60])
+    assert_refused(run(command, str(file)), 125, "chunk 0 (at byte 16)", "is cut off here")
+
+
 def test_a_snapshot_in_a_pipe_is_no_trace(tmp_path: Path) -> None:
     file = tmp_path / "now.octmem"
     take_snapshot(file)

@@ -6,7 +6,8 @@ from pathlib import Path
 from octavo.base.text import shell_word
 from octavo.base.toml import TomlError, read_toml
 
-_SNAPSHOT, _TRACE = b"OCTMEM\r\n", b"OCTAVO\r\n"
+TRACE_MAGIC = b"OCTAVO\r\n"
+_SNAPSHOT = b"OCTMEM\r\n"
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema":\s*"octavo/([a-z-]+)/')
 _HEAD_BYTES = 256
 _MOST_TOML_BYTES = 1 << 20
@@ -33,7 +34,7 @@ def description(name: str) -> str | None:
             head = file.read(_HEAD_BYTES)
         if head.startswith(_SNAPSHOT):
             return f"is a snapshot of memory, which `octavo snapshot --show {word}` reads"
-        if head.startswith(_TRACE):
+        if head.startswith(TRACE_MAGIC):
             return f"is a trace, which `octavo run {word}` reads"
         if match := _DOCUMENT.match(head):
             return _document(match[1].decode(), path)

@@ -14,7 +14,7 @@ from octavo._core import OctavoError, Trace, looks_like_a_trace, trace_formats, 
 from octavo.base.background import interruptible
 from octavo.base.elf import ELF_MAGIC
 from octavo.base.errors import CannotRun, UsageError, choose
-from octavo.base.own_files import description
+from octavo.base.own_files import TRACE_MAGIC, description
 from octavo.base.text import quoted
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ def open_trace(
     except OctavoError as error:
         if name.startswith(SYNTHETIC):
             raise UsageError(str(error)) from None
-        if format is None and (kind := description(name)) is not None:
+        is_of_another_kind = format is None and not _begins_with(Path(name), TRACE_MAGIC)
+        if is_of_another_kind and (kind := description(name)) is not None:
             raise CannotRun(f"`{name}` {kind}.") from None
         raise
 
