@@ -17,7 +17,8 @@ pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result
     let base = PageSize::BASE.bytes();
     if !memory.bytes.is_multiple_of(base) || memory.shape().is_err() {
         let most = size_text(MemoryShape::MAX_FRAMES * base);
-        let advice = format!("give a multiple of \"{}\", and at most \"{most}\"", PageSize::BASE);
+        let base = PageSize::BASE;
+        let advice = format!("give a multiple of \"{base}\" from \"{base}\" to \"{most}\"");
         let given = format!("\"{}\"", size_text(memory.bytes));
         return Err(InvalidValue::new(format!("{key}.bytes"), given, advice));
     }

@@ -12,6 +12,7 @@ use crate::written;
 #[serde(deny_unknown_fields)]
 pub struct CacheConfigs {
     /// Bytes of a line, a power of two.
+    #[serde(deserialize_with = "written::bytes::deserialize")]
     pub line_bytes: u64,
     /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,

@@ -3,6 +3,8 @@
 use octavo_types::Arithmetic;
 use serde::{Deserialize, Serialize};
 
+use crate::written;
+
 /// An out-of-order core: `[core.pipeline]`. Widths are instructions per cycle.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,6 +139,7 @@ pub struct DramConfig {
     /// Banks of a channel, a power of two: 1 to 1024.
     pub banks: u32,
     /// Bytes of a bank's row, a power of two.
+    #[serde(deserialize_with = "written::bytes::deserialize")]
     pub row_bytes: u64,
     /// Time to open a row: saved where it is open.
     pub activate_cycles: u32,

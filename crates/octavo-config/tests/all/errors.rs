@@ -218,11 +218,11 @@ fn invalid_values_are_rejected() {
         ),
         (
             "memory.bytes=5TiB",
-            "memory.bytes = \"5TiB\": give a multiple of \"4KiB\", and at most \"4TiB\"",
+            "memory.bytes = \"5TiB\": give a multiple of \"4KiB\" from \"4KiB\" to \"4TiB\"",
         ),
         (
             "memory.bytes=0",
-            "memory.bytes = \"0\": give a multiple of \"4KiB\", and at most \"4TiB\"",
+            "memory.bytes = \"0\": give a multiple of \"4KiB\" from \"4KiB\" to \"4TiB\"",
         ),
         ("core.count=0", "core.count = 0: give a whole number from 1 to 256"),
         ("core.base_cpi=nan", "core.base_cpi = NaN: give a number from 0.001 to 1000"),

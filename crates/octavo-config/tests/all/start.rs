@@ -70,6 +70,15 @@ fn seed_defaults_to_1_and_is_shown() {
 }
 
 #[test]
+fn every_key_in_bytes_may_be_a_size() {
+    let written = ["cache.line_bytes=0.125KiB", "dram.row_bytes=4KiB", "memory.bytes=1GiB"];
+    let counted = ["cache.line_bytes=128", "dram.row_bytes=4096", "memory.bytes=1073741824"];
+    let machine = |settings: &[&str]| resolve("skylake", settings).unwrap().json();
+    assert_eq!(machine(&written), machine(&counted));
+    assert!(machine(&written).contains("\"line_bytes\":128"));
+}
+
+#[test]
 fn snapshot_paths_are_relative_to_the_file() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("config-snapshots");
     fs::create_dir_all(&folder).unwrap();

@@ -235,13 +235,17 @@ struct Written {
 struct WrittenLevel {
     bytes: Option<Bytes>,
     ways: Option<Ways>,
-    line_bytes: Option<u64>,
+    line_bytes: Option<LineBytes>,
     replacement: Option<Policy>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Bytes(#[serde(with = "written::bytes")] u64);
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(transparent)]
+struct LineBytes(#[serde(deserialize_with = "written::bytes::deserialize")] u64);
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -252,7 +256,7 @@ impl WrittenLevel {
         VirtualCacheLevel {
             bytes: self.bytes.map_or(usual.bytes, |bytes| bytes.0),
             ways: self.ways.unwrap_or(usual.ways),
-            line_bytes: self.line_bytes,
+            line_bytes: self.line_bytes.map(|bytes| bytes.0),
             replacement: self.replacement.map_or(usual.replacement, |policy| policy.0),
         }
     }
@@ -262,7 +266,7 @@ impl WrittenLevel {
         WrittenLevel {
             bytes: Some(Bytes(bytes)),
             ways: Some(ways),
-            line_bytes,
+            line_bytes: line_bytes.map(LineBytes),
             replacement: Some(Policy(replacement)),
         }
     }

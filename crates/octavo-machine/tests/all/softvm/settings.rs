@@ -59,6 +59,12 @@ fn setting_one_key_keeps_the_others() {
     }
 }
 
+#[test]
+fn line_size_may_have_a_unit() {
+    let json = |setting| resolve("r3000", &[setting]).unwrap().json();
+    assert_eq!(json("softvm.l2.line_bytes=0.25KiB"), json("softvm.l2.line_bytes=256"));
+}
+
 /// Of two inconsistent values the later one is reported, unless the earlier one leaves it no valid value.
 #[test]
 fn line_size_error_names_the_later_level() {
