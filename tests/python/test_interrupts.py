@@ -16,7 +16,9 @@ from rich.console import Console
 import octavo as octavo_api
 from called import invoke as octavo
 from fakes import FakeRun, process, progress, region, result
+from octavo.base import background
 from octavo.base.background import see_through
+from octavo.base.errors import Interrupted
 from octavo.base.files import OutputDirectory
 from octavo.base.signals import HANDLED, Interrupts, uninterrupted
 from octavo.terminal.live import LiveLine
@@ -205,6 +207,38 @@ def test_an_interrupted_read_is_marked_in_its_result(keeps_result: bool) -> None
     assert bool(console.file.getvalue()) is keeps_result  # type: ignore[attr-defined]
 
 
+class SlowWork:
+    """Work that is interrupted at the start, and ends when `stop` has been called three times."""
+
+    def __init__(self, interrupts: int, references: int = 1) -> None:
+        self.interrupts, self.references, self.stops = interrupts, references, 0
+
+    def wait(self, timeout_seconds: float) -> object:
+        for _ in range(self.interrupts):
+            os.kill(os.getpid(), signal.SIGINT)
+        self.interrupts = 0
+        return {**progress(running=self.stops < 3), "references": self.references}
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+def test_slow_work_on_files_ends_with_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "GIVE_UP_SECONDS", 0.0)
+    assert see_through(SlowWork(1), lambda progress: None, reads_pipe=False) == signal.SIGINT
+    with pytest.raises(Interrupted, match="interrupted again before the counts were complete"):
+        see_through(SlowWork(2), lambda progress: None, reads_pipe=False)
+    with pytest.raises(Interrupted, match="before anything was counted"):
+        see_through(SlowWork(1, references=0), lambda progress: None, reads_pipe=False)
+    with pytest.raises(Interrupted, match="before anything was counted"):
+        see_through(SlowWork(1), lambda progress: None)
+
+
+def test_an_interrupted_synthetic_trace_has_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "GIVE_UP_SECONDS", 0.0)
+    assert interrupted_call(octavo_api.sim, signal.SIGINT).partial
+
+
 LONG = "synth:gups?table=64MiB&updates=10G"
 
 
@@ -212,8 +246,8 @@ def interrupted_call(call: Callable[..., Any], number: int) -> Any:
     """The result of a call from Python that a signal interrupts."""
     left = [number]
 
-    def interrupt(progress: object) -> None:
-        if left:
+    def interrupt(progress: Any) -> None:
+        if left and progress["references"]:
             os.kill(os.getpid(), left.pop())
 
     return call(LONG, on_progress=interrupt)

@@ -14,7 +14,6 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 import octavo
-from octavo.base import background
 from octavo.base.table import Shown, Tabular, cell_text
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count
@@ -172,11 +171,9 @@ def test_an_unknown_argument_is_named_with_the_nearest(
 
 @pytest.mark.parametrize("call", [octavo.run, octavo.curves, octavo.sim])
 def test_ctrl_c_ends_long_work_while_another_thread_runs(
-    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    call: Callable[..., Any],
 ) -> None:
     """The interrupt comes from a thread of this process, which needs the interpreter lock."""
-    # However busy the machine is.
-    monkeypatch.setattr(background, "GIVE_UP_SECONDS", 600.0)
     counted, is_over = threading.Event(), threading.Event()
 
     def interrupt() -> None:
@@ -199,8 +196,7 @@ def test_ctrl_c_ends_long_work_while_another_thread_runs(
 
 IN_A_KERNEL = f"""
 import os, signal, octavo
-from octavo.base import background, progress
-background.GIVE_UP_SECONDS = 600.0
+from octavo.base import progress
 progress._REDRAWN_AFTER_SECONDS = 0.0
 result = octavo.sim("{ENDLESS}")
 assert result.partial, result

@@ -1,7 +1,8 @@
 """Long work outside the main thread, which stays free for signals and the live line.
 
-A trace may come through a pipe that is silent for hours: after an interrupt, work gets
-GIVE_UP_SECONDS to end and is then abandoned.
+A trace may come through a pipe that is silent for hours: after an interrupt, such work gets
+GIVE_UP_SECONDS to end and is then abandoned. Work on files that has read references ends when these
+are counted, or is abandoned after a second interrupt.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ Ended = TypeVar("Ended", bound=Interruptible)
 
 
 def see_through(
-    work: Work, on_progress: Callable[[Any], None], *, keeps_result: bool = False
+    work: Work,
+    on_progress: Callable[[Any], None],
+    *,
+    keeps_result: bool = False,
+    reads_pipe: bool = True,
 ) -> int | None:
     """Waits for the end of the work; returns the signal that ended it early, if any.
 
     `keeps_result`: interrupted work still has a result, so the last progress names the signal.
+    `reads_pipe`: the work may wait for a pipe, and is abandoned GIVE_UP_SECONDS after an interrupt.
     """
     with Interrupts() as interrupts:
         deadline: float | None = None
@@ -60,7 +66,10 @@ def see_through(
                 continue
             work.stop()
             deadline = deadline or time.monotonic() + GIVE_UP_SECONDS
-            if interrupts.count > 1 or time.monotonic() >= deadline:
+            if interrupts.count > 1:
+                raise Interrupted(interrupts.first, "again before the counts were complete")
+            waits_for_counts = not reads_pipe and progress["references"] > 0
+            if not waits_for_counts and time.monotonic() >= deadline:
                 raise Interrupted(interrupts.first)
         if keeps_result and interrupts.first is not None:
             on_progress(with_interrupt(progress, interrupts.first))
