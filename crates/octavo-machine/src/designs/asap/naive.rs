@@ -154,7 +154,8 @@ impl Tables {
         let (kept, unused): (BTreeMap<_, _>, BTreeMap<usize, Region>) =
             std::mem::take(&mut self.regions).into_iter().partition(|(at, _)| used.contains(at));
         self.regions = kept;
-        for frame in unused.values().flat_map(Region::frames).filter(|frame| !self.is_node(*frame)) {
+        for frame in unused.values().flat_map(Region::frames).filter(|frame| !self.is_node(*frame))
+        {
             frames.free(FrameNumber::new(frame), Order::BASE);
         }
     }

@@ -145,7 +145,8 @@ impl Tables {
     }
 
     fn prepare(&mut self, level: u8, page: u64, frames: &mut Frames) {
-        let Some(mapping) = self.mappings.iter().find(|pages| pages.contains(&page)).cloned() else {
+        let Some(mapping) = self.mappings.iter().find(|pages| pages.contains(&page)).cloned()
+        else {
             return;
         };
         let register = self.register_of(&mapping);
@@ -258,9 +259,8 @@ impl HardwareTable for Tables {
                 self.mappings.push(part);
             }
         }
-        let is_mapped = |register: &Register| {
-            vmas.iter().any(|(mapping, _)| meet(mapping, &register.pages))
-        };
+        let is_mapped =
+            |register: &Register| vmas.iter().any(|(mapping, _)| meet(mapping, &register.pages));
         let (kept, unmapped): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.registers).into_iter().partition(is_mapped);
         self.registers = kept;
