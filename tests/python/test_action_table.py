@@ -708,7 +708,7 @@ def test_the_pool_for_a_region_holds_all_memory_of_malloc(tmp_path: Path) -> Non
         processes=(0, 1),
         points=(points[0], replace(points[1], touched_bytes=16 * MIB)),
     )
-    for found_rows, about, pages in ((rows, case, 4 + 3 + 1), (workers, several, 2 * (4 + 3) + 1)):
+    for found_rows, about, pages in ((rows, case, 4 + 3 + 1), (workers, several, 2 * (4 + 3 + 1))):
         subject = Subjects(found_rows, {0: GLIBC, 1: GLIBC}, ["/bin/x"]).of(about)
         advice = replace(data_advice(MISS_UNTIL_2M), case=about)
         actions = actions_for(advice, host(tmp_path), subject=subject)

@@ -262,7 +262,7 @@ def test_diff_reports_different_work() -> None:
         f"The results are of different numbers of instructions: {numbers} and 5000.",
     )
     # A live run beside a trace of the same program and part.
-    options = {"windows": {"traced": 10}, "skip_instructions": 5}
+    options = {"windows": {"traced": 10}, "skip_instructions": 5, "follow_children": False}
     before["run"]["trace"]["about"] = {"command": ["/bin/true"], "options": options}
     after["run"]["configuration"] |= options
     remarks = compare(before, after).remarks

@@ -231,6 +231,8 @@ def test_slow_work_on_files_ends_with_its_counts(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Interrupted, match="before anything was counted"):
         see_through(SlowWork(1, references=0), lambda progress: None, reads_pipe=False)
     with pytest.raises(Interrupted, match="before anything was counted"):
+        see_through(SlowWork(2, references=0), lambda progress: None, reads_pipe=False)
+    with pytest.raises(Interrupted, match="interrupted before the counts were complete"):
         see_through(SlowWork(1), lambda progress: None)
 
 

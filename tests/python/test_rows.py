@@ -189,6 +189,7 @@ def test_growth_of_forked_processes_is_that_of_memory_they_mapped() -> None:
     assert growth_of(parent, inherits) == [1]
     assert growth_of(parent, inherits, maps, grandchild) == [1 + 100 + 10_000]
     assert growth_of(inherits) == [], "the parent is not known"
+    assert growth_of(maps, grandchild) == [], "the parent of the parent is not known"
 
 
 def test_images_of_one_program_that_replaced_each_other_count_once_in_it() -> None:

@@ -175,9 +175,9 @@ pub fn sample_dense(
     for (memory, times) in [(small, &mut samples.small), (huge, &mut samples.huge)] {
         let cycle = Cycle::new(memory.all(samples.bytes), random);
         warm(&cycle);
-        // Before loads of a kind are timed, there are twice as many as the page table has lines, so that it lies in the
-        // caches where such a program finds it: after faster loads, the first slow ones find it nearer. For the same
-        // reason every pass counts, not the shortest.
+        // Before loads of a kind are timed, twice as many loads of this kind are made as the page table has lines. The
+        // page table then lies in the cache level where a program with such loads finds it. After faster loads it lies
+        // in a nearer one, so that the first slow loads are too fast: therefore every pass counts, not the shortest.
         let before = 2 * samples.bytes / BYTES_OF_A_TABLE_LINE;
         cycle.follow(before);
         for _ in 0..passes {

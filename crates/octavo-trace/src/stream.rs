@@ -93,9 +93,7 @@ impl StreamIdentity {
     pub fn initial_threads(&self) -> u64 {
         u64::from(self.began == Began::Fork)
     }
-}
 
-impl StreamIdentity {
     /// The only stream of a trace that does not record processes.
     pub fn only() -> Self {
         StreamIdentity {

@@ -96,11 +96,12 @@ class Subjects:
         heap, and for a region all other memory of malloc, which takes from the pool, too.
         """
         process = stream if stream in self._memory else None
+        processes = (process,) if case.region is None else case.processes or (process,)
         counted = self._untouched_pages.items()
-        pages = 1 + sum(untouched for key, untouched in counted if key[0] == process)
+        pages = len(processes) + sum(number for key, number in counted if key[0] in processes)
         if case.region is None:
             return pages
-        whole = sum(self._malloc_pages[one] for one in case.processes or (process,))
+        whole = sum(self._malloc_pages[one] for one in processes)
         own = sum(one.touched_bytes for one in case.points if one.page_size == PMD_PAGE)
         return pages + max(0, whole - own // PMD_PAGE)
 

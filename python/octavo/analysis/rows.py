@@ -549,19 +549,19 @@ def _is_own(
     of_stream: Mapping[int, Sequence[Region]],
 ) -> bool:
     """Whether a forked process mapped a region itself: no ancestor has memory at its addresses.
-    False where the parent is not among the processes.
+    False where an ancestor is not among the processes.
     """
     parent = parents[stream]
-    if parent not in parents:
-        return False
     while parent is not None:
+        if parent not in parents:
+            return False
         for other in of_stream.get(parent, ()):
             if (
                 other["start"] < region["start"] + region["bytes"]
                 and region["start"] < other["start"] + other["bytes"]
             ):
                 return False
-        parent = parents.get(parent)
+        parent = parents[parent]
     return True
 
 

@@ -66,11 +66,13 @@ def see_through(
                 continue
             work.stop()
             deadline = deadline or time.monotonic() + GIVE_UP_SECONDS
-            if interrupts.count > 1:
+            has_counts = progress.get("references", 0) > 0
+            if interrupts.count > 1 and has_counts:
                 raise Interrupted(interrupts.first, "again before the counts were complete")
-            waits_for_counts = not reads_pipe and progress["references"] > 0
-            if not waits_for_counts and time.monotonic() >= deadline:
-                raise Interrupted(interrupts.first)
+            is_late = time.monotonic() >= deadline and (reads_pipe or not has_counts)
+            if interrupts.count > 1 or is_late:
+                before = {"before": "before the counts were complete"} if has_counts else {}
+                raise Interrupted(interrupts.first, **before)
         if keeps_result and interrupts.first is not None:
             on_progress(with_interrupt(progress, interrupts.first))
         return interrupts.first

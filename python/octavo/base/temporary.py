@@ -51,8 +51,10 @@ def _this_machine() -> bytes:
 
 def remove_abandoned(prefix: str, place: Path | None = None) -> None:
     """Removes the directories of this prefix that this user's processes have left in `place`."""
-    with os.scandir(place or tempfile.gettempdir()) as entries:
-        names = [entry.path for entry in entries if entry.name.startswith(prefix)]
+    names: list[str] = []
+    # Files can be written into a directory that cannot be listed.
+    with suppress(OSError), os.scandir(place or tempfile.gettempdir()) as entries:
+        names += [entry.path for entry in entries if entry.name.startswith(prefix)]
     for name in names:
         with suppress(OSError):
             _remove_if_abandoned(name)

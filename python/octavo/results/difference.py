@@ -202,15 +202,19 @@ def _other_work(
             yield f"The results are of different traces: {shown[0]} and {shown[1]}."
 
 
+_OF_RECORDINGS = ("tracer", "follow_children")
+"""Settings that have no effect when a trace is read."""
+
+
 def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration, with the part and the windows that a trace recorded."""
     configuration = manifest.get("configuration", {})
     recorded = (manifest.get("trace") or {}).get("about") or {}
     options = recorded.get("options") or {}
     chosen = {name: value for name, value in options.items() if value}
-    return chosen | {
-        name: value for name, value in configuration.items() if value or name not in chosen
-    }
+    of_recording = {name: options[name] for name in _OF_RECORDINGS if name in options}
+    own = {name: value for name, value in configuration.items() if value or name not in chosen}
+    return chosen | own | of_recording
 
 
 def _recorded_command(manifest: Mapping[str, Any]) -> list[str]:

@@ -51,7 +51,7 @@ class Answer:
     verify: str = ""
     """Lines of shell that measure the gain; empty without a program."""
     simulate: str = ""
-    """A line of shell that simulates the gain; empty where that is not known to be possible."""
+    """Lines of shell that simulate the gain; empty where that is not known to be possible."""
 
     def record(self) -> Record:
         """Plain data for the JSON."""

@@ -155,6 +155,8 @@ def _tlb_name(name: str) -> str:
     """The value of `--tlb`, checked. Raises UsageError for an unknown name."""
     if name.endswith(".toml") or name in machine_presets():
         return name
-    check_kind(name)
     modelled = [machine for machine in machine_presets() if can_be_modelled(machine)]
-    return choose(name, [*preset_names("levels"), *modelled], "TLB")
+    names = [*preset_names("levels"), *modelled]
+    if name not in names:
+        check_kind(name)
+    return choose(name, names, "TLB")

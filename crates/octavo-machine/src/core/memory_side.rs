@@ -28,7 +28,7 @@ struct InFlight {
 pub struct MemoryContext<'a> {
     /// The costs of the part of the batch that the request belongs to.
     pub costs: &'a Costs,
-    /// A time before which no later request is made. What ends by then can be dropped.
+    /// A time before which no later request is made. Records of requests that end by then can be dropped.
     pub now: u64,
 }
 
