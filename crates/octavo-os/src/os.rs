@@ -302,7 +302,8 @@ impl Os {
         self.memory.ensure_movable(process, &from, &to)?;
         let had_objects = [&from, &to].iter().any(|pages| self.has_objects(process, pages));
         self.memory.process_mut(process).vmas.relocate(from.clone(), start, pages);
-        // The page table frees its areas of the old mapping, so that the new mapping, into which the pages then move, can have them.
+        // The page table frees its areas of the old mapping before it hears of the new one, which can then have them.
+        // The pages move after both.
         self.memory.mappings_changed(process, &from);
         self.memory.mappings_changed(process, &to);
         self.memory.move_pages(process, &from, &to)?;

@@ -581,9 +581,10 @@ def _growth_rows(
         of_stream[process["stream"]].append(region)
         parents[process["stream"]] = process["parent_stream"] if _is_forked(process) else None
     for process, region in regions:
-        grows = region["huge_growth_bytes"] > 0 or not is_known
+        # Many processes have many regions that do not grow, whose addresses need no comparison.
+        matters = region["huge_growth_bytes"] > 0 or not is_known
         if not _is_forked(process) or (
-            grows and _is_own(region, process["stream"], parents, of_stream)
+            matters and _is_own(region, process["stream"], parents, of_stream)
         ):
             by_image[process["stream"]] += region["huge_growth_bytes"]
             is_known |= region["kind"] in _OWN_KINDS

@@ -66,13 +66,13 @@ def see_through(
                 continue
             work.stop()
             deadline = deadline or time.monotonic() + GIVE_UP_SECONDS
-            has_counts = progress.get("references", 0) > 0
-            if interrupts.count > 1 and has_counts:
-                raise Interrupted(interrupts.first, "again before the counts were complete")
+            has_counts, is_again = progress.get("references", 0) > 0, interrupts.count > 1
             is_late = time.monotonic() >= deadline and (reads_pipe or not has_counts)
-            if interrupts.count > 1 or is_late:
-                before = {"before": "before the counts were complete"} if has_counts else {}
-                raise Interrupted(interrupts.first, **before)
+            if (is_again or is_late) and not has_counts:
+                raise Interrupted(interrupts.first)
+            if is_again or is_late:
+                again = "again " if is_again else ""
+                raise Interrupted(interrupts.first, f"{again}before the counts were complete")
         if keeps_result and interrupts.first is not None:
             on_progress(with_interrupt(progress, interrupts.first))
         return interrupts.first

@@ -6,18 +6,19 @@ from pathlib import Path
 from octavo.base.text import shell_word
 from octavo.base.toml import TomlError, read_toml
 
-TRACE_MAGIC = b"OCTAVO\r\n"
-_SNAPSHOT = b"OCTMEM\r\n"
+TRACE_MAGIC, SNAPSHOT_MAGIC = b"OCTAVO\r\n", b"OCTMEM\r\n"
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema":\s*"octavo/([a-z-]+)/')
 _HEAD_BYTES = 256
 _MOST_TOML_BYTES = 1 << 20
 
 
-def is_snapshot(name: str) -> bool:
-    """Whether a file is a snapshot of memory."""
+def begins_with(path: Path, *magic: bytes) -> bool:
+    """Whether a file begins with one of these; False for a pipe, which can be read only once."""
+    if not path.is_file():
+        return False
     try:
-        with Path(name).open("rb") as file:
-            return file.read(len(_SNAPSHOT)) == _SNAPSHOT
+        with path.open("rb") as file:
+            return file.read(max(map(len, magic))).startswith(magic)
     except OSError:
         return False
 
@@ -32,7 +33,7 @@ def description(name: str) -> str | None:
             return None
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-        if head.startswith(_SNAPSHOT):
+        if head.startswith(SNAPSHOT_MAGIC):
             return f"is a snapshot of memory, which `octavo snapshot --show {word}` reads"
         if head.startswith(TRACE_MAGIC):
             return f"is a trace, which `octavo run {word}` reads"

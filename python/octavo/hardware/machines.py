@@ -13,7 +13,7 @@ import octavo._core as _core
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import UsageError
 from octavo.base.host import configuration_directory
-from octavo.base.own_files import description, is_snapshot
+from octavo.base.own_files import SNAPSHOT_MAGIC, begins_with, description
 from octavo.base.table import Grid, Shown, Tabular, arrow_table
 from octavo.base.text import printable, shell_word
 from octavo.base.toml import TomlValue, toml_value
@@ -101,7 +101,7 @@ def check_kind(name: str) -> None:
     kind = description(name)
     if kind is None:
         return
-    if is_snapshot(name):
+    if begins_with(Path(name), SNAPSHOT_MAGIC):
         file = shell_word(f"memory.fragmentation.file={name}")
         kind += (
             "; `octavo sim --set memory.fragmentation.kind=snapshot --set "

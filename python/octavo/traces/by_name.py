@@ -14,7 +14,7 @@ from octavo._core import OctavoError, Trace, looks_like_a_trace, trace_formats, 
 from octavo.base.background import interruptible
 from octavo.base.elf import ELF_MAGIC
 from octavo.base.errors import CannotRun, UsageError, choose
-from octavo.base.own_files import TRACE_MAGIC, description
+from octavo.base.own_files import TRACE_MAGIC, begins_with, description
 from octavo.base.text import quoted
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
         return False
     if _formats_of(word):
         return True
-    return path.exists() and (_begins_with(path, _PARQUET_MAGIC) or looks_like_a_trace(word))
+    return path.exists() and (begins_with(path, _PARQUET_MAGIC) or looks_like_a_trace(word))
 
 
 def is_no_program(word: str) -> bool:
@@ -67,18 +67,7 @@ def is_no_program(word: str) -> bool:
 
 def _is_program(path: Path) -> bool:
     """Whether a file begins as an executable does; no trace begins so."""
-    return _begins_with(path, ELF_MAGIC, b"#!")
-
-
-def _begins_with(path: Path, *magic: bytes) -> bool:
-    """Whether a file begins with one of these; False for a pipe, which can be read only once."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(max(map(len, magic))).startswith(magic)
-    except OSError:
-        return False
+    return begins_with(path, ELF_MAGIC, b"#!")
 
 
 def formats() -> list[TraceFormat]:
@@ -175,7 +164,7 @@ def open_trace(
         raise UsageError("standard input is a terminal; give it a trace: octavo … - < TRACE.")
     if name != STANDARD_STREAM and not name.startswith(SYNTHETIC):
         _check_readable(name)
-        if format == PARQUET or (format is None and _begins_with(Path(name), _PARQUET_MAGIC)):
+        if format == PARQUET or (format is None and begins_with(Path(name), _PARQUET_MAGIC)):
             from octavo.traces.parquet import open_parquet
 
             return open_parquet(name)
@@ -188,7 +177,7 @@ def open_trace(
     except OctavoError as error:
         if name.startswith(SYNTHETIC):
             raise UsageError(str(error)) from None
-        is_of_another_kind = format is None and not _begins_with(Path(name), TRACE_MAGIC)
+        is_of_another_kind = format is None and not begins_with(Path(name), TRACE_MAGIC)
         if is_of_another_kind and (kind := description(name)) is not None:
             raise CannotRun(f"`{name}` {kind}.") from None
         raise
