@@ -510,6 +510,32 @@ def test_a_larger_window_than_the_preset_has_does_not_count(tmp_path: Path) -> N
     assert pipeline["load_queue"] == 135
 
 
+LAST_HIT, LAST_MISS = 50.0, 450.0
+"""Cycles of a load that the last cache serves, and of one that memory serves."""
+
+
+def last_cache_files(root: Path) -> None:
+    """A last cache of 16 MiB and 16 ways."""
+    cache_files(root)
+    last = root / "sys/devices/system/cpu/cpu0/cache/index3"
+    last.mkdir()
+    texts = {"level": 3, "type": "Unified", "size": "16M", "ways_of_associativity": 16}
+    for name, text in texts.items():
+        (last / name).write_text(f"{text}\n")
+
+
+def loads(held: float, extra: float = 0) -> dict[int, Spread]:
+    """Cycles of loads by working set, where the last cache holds `held` MiB of those larger than
+    4 MiB, and each load takes `extra` cycles more.
+    """
+    cycles = {
+        size * MIB: LAST_HIT if size <= 4 else LAST_MISS - (LAST_MISS - LAST_HIT) * held / size
+        for size in (2, 4, 8, 16, 32, 64, 128)
+    }
+    all_cycles = {16 * KIB: 4.0, **cycles}
+    return {size: Spread(*[one + extra] * 3) for size, one in all_cycles.items()}
+
+
 @pytest.mark.parametrize("is_random", [True, False])
 @pytest.mark.parametrize("own", [6, 15])
 def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_random: bool) -> None:
@@ -517,25 +543,10 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
     where they were measured, however little of it the chases hold, which come back to a line late.
     Lone reads, which would show how fast others fill the rest, were not measured.
     """
-    cache_files(tmp_path)
-    last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
-    last.mkdir()
-    for name, text in (("level", "3"), ("type", "Unified"), ("size", "16M")):
-        (last / name).write_text(f"{text}\n")
-    (last / "ways_of_associativity").write_text("16\n")
-    hit, memory = 50.0, 450.0
-
-    def loads(held: float, extra: float) -> dict[int, Spread]:
-        cycles = {
-            size * MIB: hit if size <= 4 else memory - (memory - hit) * held / size
-            for size in (2, 4, 16, 32, 64, 128)
-        }
-        all_cycles = {16 * KIB: 4.0, **cycles}
-        return {size: Spread(*[one + extra] * 3) for size, one in all_cycles.items()}
-
+    last_cache_files(tmp_path)
     measured = replace(
         figures(made_up(huge_pages=0)),
-        latency_cycles=loads(1 if is_random else own, 0),
+        latency_cycles=loads(1 if is_random else own),
         random_read_cycles=loads(own, COMPUTED) if is_random else {},
         lone_read_cycles={},
     )
@@ -544,39 +555,26 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
     found = machine(place)
     llc = found["cache"]["llc"]
     assert (llc["bytes"], llc["ways"]) == ((f"{own}MiB", own) if own == 6 else ("16MiB", 16))
-    latency_cycles = round(memory - waits_in(found["dram"], memory))
+    latency_cycles = round(LAST_MISS - waits_in(found["dram"], LAST_MISS))
     assert found["cache"]["memory_latency_cycles"] == latency_cycles
 
 
 @pytest.mark.parametrize("held", [2, 5])
 def test_others_fill_the_last_cache_where_slow_reads_hold_less(tmp_path: Path, held: int) -> None:
     """Reads that faster ones came before hold 6 of 16 MiB. Where lone reads hold 2 of 8 MiB, a
-    third of the 8 MiB is read again before the cache was filled once.
+    third of the 8 MiB is read again before the cache was filled once. How fast the faster ones are
+    was not measured.
     """
-    cache_files(tmp_path)
-    last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
-    last.mkdir()
-    texts = {"level": 3, "type": "Unified", "size": "16M", "ways_of_associativity": 16}
-    for name, text in texts.items():
-        (last / name).write_text(f"{text}\n")
-    hit, memory = 50.0, 450.0
-
-    def loads(own: float, extra: float) -> dict[int, Spread]:
-        cycles = {
-            size * MIB: hit if size <= 4 else memory - (memory - hit) * own / size
-            for size in (2, 4, 8, 16, 32, 64, 128)
-        }
-        all_cycles = {16 * KIB: 4.0, **cycles}
-        return {size: Spread(*[one + extra] * 3) for size, one in all_cycles.items()}
-
-    lone = {8 * MIB: Spread(*[memory - (memory - hit) * held / 8 + COMPUTED] * 3)}
+    last_cache_files(tmp_path)
+    lone = {8 * MIB: loads(held, COMPUTED)[8 * MIB]}
     # All in the cache, and nothing in it: neither says how much it holds.
-    lone |= {4 * MIB: Spread(*[hit + COMPUTED] * 3), 64 * MIB: Spread(*[memory + COMPUTED] * 3)}
+    lone |= {size * MIB: loads(0, COMPUTED)[size * MIB] for size in (4, 64)}
     measured = replace(
         figures(made_up(huge_pages=0)),
-        latency_cycles=loads(1, 0),
+        latency_cycles=loads(1),
         random_read_cycles=loads(6, COMPUTED),
         lone_read_cycles=lone,
+        parallel_load_cycles={},
     )
     place = tmp_path / "machine.toml"
     place.write_text(machine_toml(measured, tmp_path))
@@ -589,6 +587,33 @@ def test_others_fill_the_last_cache_where_slow_reads_hold_less(tmp_path: Path, h
     lines = 8 * MIB / 64
     turn = -math.log(1 - 2 / 8) * (350 + COMPUTED) * lines
     assert caches["others_fill_every_cycles"] == round(turn / (14 * MIB / 64))
+
+
+@pytest.mark.parametrize("kept", [4, 0])
+def test_others_may_keep_a_part_of_the_last_cache(tmp_path: Path, kept: int) -> None:
+    """Others keep a part of 16 MiB, and fill a line of the rest every 100 cycles. Fast reads, one
+    every 40 cycles, then hold 100 of 140 lines of the rest. Lone reads over 8 MiB hit where a line
+    comes back before the rest is filled once.
+    """
+    last_cache_files(tmp_path)
+    every, between, lines, low, high = 100.0, 40.0, 8 * MIB / 64, 0.0, 1.0
+    while high - low > 1e-9:
+        hits = (low + high) / 2
+        cycles = LAST_MISS - (LAST_MISS - LAST_HIT) * hits + COMPUTED
+        filled = lines * hits - math.log(1 - hits) * cycles * lines / every
+        low, high = (hits, high) if filled < (16 - kept) * MIB / 64 else (low, hits)
+    measured = replace(
+        figures(made_up(huge_pages=0)),
+        latency_cycles=loads(1),
+        random_read_cycles=loads((16 - kept) * every / (every + between), COMPUTED),
+        lone_read_cycles={8 * MIB: loads(8 * low, COMPUTED)[8 * MIB]},
+        parallel_load_cycles={128 * MIB: {16: Spread(between, between, between)}},
+    )
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(measured, tmp_path))
+    caches = machine(place)["cache"]
+    assert caches["others_fill_every_cycles"] == pytest.approx(every, abs=1)
+    assert (caches["llc"]["bytes"], caches["llc"]["ways"]) == (f"{16 - kept}MiB", 16 - kept)
 
 
 def test_a_latency_too_short_by_noise_becomes_one_cycle(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ _FEWEST_SIZES = 4
 _LEAST_HITS, _MOST_HITS = 0.05, 0.9
 """Range of the last cache's hit rate in which its contents can be computed from the rate."""
 _LINE_BYTES = 64
+_FAST_READS = 16
+"""Random reads at once that fill the caches before others are timed."""
 _HOST_MEMORY = 1.5
 """The memory of a host, as a multiple of its guest's, so that the guest's fits into it."""
 
@@ -239,7 +241,9 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
     if beyond is not None and beyond.own_bytes < _ALL * caches[-1].bytes:
         others = _others(found, beyond, caches[-1].bytes)
     if others is not None:
-        yield others
+        yield _Key(
+            "cache.others_fill_every_cycles", max(1, round(others.every_cycles)), others.source
+        )
     if MEMORY in levels:
         bytes_ = levels[MEMORY]
         latency = _text(found.latency_cycles[bytes_])
@@ -256,8 +260,10 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
         key = _LEVELS.get(cache.name)
         if key is None:
             continue
-        is_smaller = cache == caches[-1] and others is None
-        yield from _size(cache, key, beyond if is_smaller else None)
+        room = None
+        if cache == caches[-1] and beyond is not None:
+            room = others.room_bytes if others is not None else beyond.own_bytes
+        yield from _size(cache, key, room)
         if cache.name in levels:
             bytes_ = levels[cache.name]
             spread = found.latency_cycles[bytes_]
@@ -266,46 +272,76 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
             yield _Key(f"cache.{key}.latency_cycles", cycles, source)
 
 
-def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Key | None:
-    """The cycles between two fills of the last cache by other cores or guests, from random reads
-    without faster reads before. None where slow reads keep nearly as much in the cache as fast
-    ones: then the others' share does not depend on the program's speed, and the cache is modelled
-    as a smaller one.
+@dataclass(frozen=True)
+class _Others:
+    """Other cores or guests that fill the last cache."""
 
-    A line hits if it is read again within the time T in which the cache is filled once. So of N
-    lines, each read of which takes t cycles, the share h = 1 - exp(-T / (t N)) hits. N h lines are
-    the program's, and others have filled the rest in T.
+    every_cycles: float
+    """Cycles between two of their fills."""
+    room_bytes: float
+    """The part of the cache that they and this machine fill. The rest holds lines that others read
+    again and again.
     """
-    held, every = [], []
+    source: str
+
+
+def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Others | None:
+    """The fills of others, from random reads without faster reads before. None where slow reads
+    keep nearly as much in the cache as fast ones: then the others' share does not depend on the
+    program's speed, and the cache is modelled as a smaller one.
+
+    A line hits if it is read again within the time T in which the room is filled once. So of N
+    lines, each read of which takes t cycles, the share h = 1 - exp(-T / (t N)) hits. N h lines are
+    the program's, and others have filled the rest of the room in T, a line every X cycles. Fast
+    reads, one every f cycles, hold F lines: they fill the room f / X times as often as others.
+    """
+    held, turns = [], []
     for size, loads in sorted(found.lone_read_cycles.items()):
         cycles = loads.median - beyond.computed_cycles - _translation(found, size)
         hits = (beyond.memory_cycles - cycles) / (beyond.memory_cycles - beyond.hit_cycles)
-        if not _LEAST_HITS <= hits <= _MOST_HITS:
-            continue
-        lines = size / _LINE_BYTES
-        filled_once = -math.log(1 - hits) * loads.median * lines
-        held.append(hits * size)
-        every.append(filled_once * _LINE_BYTES / max(last_bytes - hits * size, _LINE_BYTES))
-    if not every or median(held) >= _ALL * beyond.own_bytes:
+        if _LEAST_HITS <= hits <= _MOST_HITS:
+            lines = size / _LINE_BYTES
+            held.append(hits * lines)
+            turns.append(-math.log(1 - hits) * loads.median * lines)
+    fast, last = beyond.own_bytes / _LINE_BYTES, last_bytes / _LINE_BYTES
+    if not held or median(held) >= _ALL * fast:
         return None
+    slow = list(zip(held, turns, strict=True))
+    every, room = [turn / max(last - lines, 1) for lines, turn in slow], last
+    between = _fast_read_cycles(found)
+    if between is not None:
+        # The room is N h + T / X, and F + F f / X.
+        both = [(turn - fast * between) / (fast - lines) for lines, turn in slow if lines < fast]
+        if median(both) > 0:
+            room_of_both = fast * (1 + between / median(both))
+            if room_of_both < last:
+                every, room = both, room_of_both
     source = (
-        f"measured: random reads hold {format_bytes(round(median(held)))} of "
+        f"measured: random reads hold {format_bytes(round(median(held) * _LINE_BYTES))} of "
         f"{format_bytes(last_bytes)} ({min(every):.3g} to {max(every):.3g} cycles by working set), "
         f"{format_bytes(round(beyond.own_bytes))} after faster ones"
     )
-    return _Key("cache.others_fill_every_cycles", max(1, round(median(every))), source)
+    return _Others(median(every), room * _LINE_BYTES, source)
 
 
-def _size(cache: DataCache, key: str, beyond: _Beyond | None) -> Iterator[_Key]:
-    """Size and ways of a cache: as Linux reports them, or, for a last cache that others use at an
-    unknown rate, as many ways as are this machine's own share.
+def _fast_read_cycles(found: Calibration) -> float | None:
+    """Cycles between two of the fast reads, which are as many at once as these chases."""
+    if not found.parallel_load_cycles:
+        return None
+    by_chases = found.parallel_load_cycles[max(found.parallel_load_cycles)]
+    return by_chases[_FAST_READS].median if _FAST_READS in by_chases else None
+
+
+def _size(cache: DataCache, key: str, room_bytes: float | None) -> Iterator[_Key]:
+    """Size and ways of a cache: as Linux reports them, or, for a last cache of which others keep a
+    part, as many ways as are left, `room_bytes`.
     """
     size, ways, source = cache.bytes, cache.ways, "of /sys/devices/system/cpu"
-    if ways is not None and beyond is not None and beyond.own_bytes < _ALL * size:
-        own = max(1, round(beyond.own_bytes / size * ways))
+    if ways is not None and room_bytes is not None and room_bytes < _ALL * size:
+        own = max(1, round(room_bytes / size * ways))
         source = (
-            f"measured: {format_bytes(round(beyond.own_bytes))} of {format_bytes(size)}; others "
-            "use the rest"
+            f"measured: {format_bytes(round(room_bytes))} of {format_bytes(size)}; others keep the "
+            "rest"
         )
         size, ways = size // ways * own, own
     yield _Key(f"cache.{key}.bytes", size, source)
