@@ -72,6 +72,29 @@ def test_json_overwrites_a_file_only_with_force(name: str, tmp_path: Path) -> No
     assert place.read_text() == "kept"
 
 
+@pytest.mark.parametrize("end", ["/", "/.", "/.."])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info", MADE, "--json"],
+        ["info", MADE, "--out"],
+        ["run", MADE, "--json"],
+        ["convert", "--to", "csv", MADE],
+    ],
+    ids=" ".join,
+)
+def test_the_name_of_a_directory_is_refused_for_a_file(
+    words: list[str], end: str, tmp_path: Path
+) -> None:
+    name = f"{tmp_path}/new/directory{end}"
+    done = octavo(*words, name)
+    assert (done.exit_code, done.stdout) == (125, "")
+    assert done.stderr == (
+        f"octavo: cannot write `{name}`: this is the name of a directory; name a file.\n"
+    )
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("name", ["run", "curves", "sim", "info", "head", "check", "convert"])
 def test_no_output_replaces_the_trace_that_is_read(name: str, csv: str, tmp_path: Path) -> None:
     before = Path(csv).read_bytes()

@@ -139,8 +139,7 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
         raise UsageError(f"{option} -: this is not written to standard output; name a file.")
     place = Path(name)
     with failing_with(f"`{name}`"):
-        if place.is_dir():
-            raise CannotRun(f"cannot write `{name}`: it is a directory.")
+        _check_no_directory(name)
         if not place.exists():
             _check_directory_of(place)
             return
@@ -182,8 +181,7 @@ class JsonFile:
             if name == STANDARD_OUTPUT:
                 check_standard_output()
                 return
-            if self._place.is_dir():
-                raise CannotRun(f"cannot write `{name}`: it is a directory.")
+            _check_no_directory(name)
             if _is_special(self._place):
                 if not os.access(self._place, os.W_OK):
                     raise PermissionError(None, "permission denied")
@@ -201,6 +199,14 @@ class JsonFile:
                 _print(text)
         else:
             _replace_or_keep(self._what, self._place, text_writer(text), overwrite=self._force)
+
+
+def _check_no_directory(name: str) -> None:
+    """Refuses a name of a directory, such as one that ends in `/`, whether it exists or not."""
+    if Path(name).is_dir():
+        raise CannotRun(f"cannot write `{name}`: it is a directory.")
+    if name.rpartition("/")[2] in ("", ".", ".."):
+        raise CannotRun(f"cannot write `{name}`: this is the name of a directory; name a file.")
 
 
 def _check_directory_of(place: Path) -> None:
