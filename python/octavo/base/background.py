@@ -1,8 +1,8 @@
 """Long work outside the main thread, which stays free for signals and the live line.
 
-A trace may come through a pipe that is silent for hours: after an interrupt, such work gets
-GIVE_UP_SECONDS to end and is then abandoned. Work on files that has read references ends when these
-are counted, or is abandoned after a second interrupt.
+A trace may come through a pipe that is silent for hours: after an interrupt, work gets
+GIVE_UP_SECONDS to end and is then abandoned. Work whose result is kept, and that has read
+references, ends when these are counted, or is abandoned after a second interrupt.
 """
 
 from __future__ import annotations
@@ -47,16 +47,11 @@ Ended = TypeVar("Ended", bound=Interruptible)
 
 
 def see_through(
-    work: Work,
-    on_progress: Callable[[Any], None],
-    *,
-    keeps_result: bool = False,
-    reads_pipe: bool = True,
+    work: Work, on_progress: Callable[[Any], None], *, keeps_result: bool = False
 ) -> int | None:
     """Waits for the end of the work; returns the signal that ended it early, if any.
 
     `keeps_result`: interrupted work still has a result, so the last progress names the signal.
-    `reads_pipe`: the work may wait for a pipe, and is abandoned GIVE_UP_SECONDS after an interrupt.
     """
     with Interrupts() as interrupts:
         deadline: float | None = None
@@ -66,13 +61,11 @@ def see_through(
                 continue
             work.stop()
             deadline = deadline or time.monotonic() + GIVE_UP_SECONDS
-            has_counts, is_again = progress.get("references", 0) > 0, interrupts.count > 1
-            is_late = time.monotonic() >= deadline and (reads_pipe or not has_counts)
-            if (is_again or is_late) and not has_counts:
+            has_counts = keeps_result and progress.get("references", 0) > 0
+            if has_counts and interrupts.count > 1:
+                raise Interrupted(interrupts.first, "again before the counts were complete")
+            if not has_counts and (interrupts.count > 1 or time.monotonic() >= deadline):
                 raise Interrupted(interrupts.first)
-            if is_again or is_late:
-                again = "again " if is_again else ""
-                raise Interrupted(interrupts.first, f"{again}before the counts were complete")
         if keeps_result and interrupts.first is not None:
             on_progress(with_interrupt(progress, interrupts.first))
         return interrupts.first

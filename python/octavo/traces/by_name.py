@@ -183,11 +183,6 @@ def open_trace(
         raise
 
 
-def is_pipe(name: str) -> bool:
-    """Whether the references of a trace may come through a pipe."""
-    return not name.startswith(SYNTHETIC) and not Path(name).is_file()
-
-
 def _check_readable(name: str) -> None:
     if not name:
         raise UsageError("the trace's name is empty; name a file, - or synth:….")

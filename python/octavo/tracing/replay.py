@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import Trace, TraceRun
 from octavo.base.background import interruptible, see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
-from octavo.traces.by_name import check_applies, format_among, is_pipe, manifest_of, open_trace
+from octavo.traces.by_name import check_applies, format_among, manifest_of, open_trace
 from octavo.traces.survey import notes_on, sample_of
 from octavo.tracing.manifest import Circumstances, Found, TraceFacts
 from octavo.tracing.program import use_started_name
@@ -65,8 +65,7 @@ def replay_trace(
         raise UsageError(f"{error}.") from None
     began = time.monotonic()
     run.start()
-    reads_pipe = any(is_pipe(name) for name in names)
-    interrupted_by = see_through(run, on_progress, keeps_result=True, reads_pipe=reads_pipe)
+    interrupted_by = see_through(run, on_progress, keeps_result=True)
     result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
     _refuse_samples(name, facts, manifest)

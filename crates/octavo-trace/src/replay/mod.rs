@@ -118,7 +118,8 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
         (progress, read)
     }
 
-    /// Ends it early. All references read so far are counted.
+    /// Ends it early, also while it waits for a silent pipe. All references passed so far are
+    /// counted.
     pub fn stop(&self) {
         self.totals.interrupted.store(true, Ordering::Relaxed);
         self.job.stop();
@@ -179,8 +180,8 @@ impl<A: Audience> Player<'_, A> {
     fn play(mut self) -> Replayed<A::Process, A::Shared> {
         let mut batch = Batch::default();
         let mut fault = None;
-        while !self.state.stopped() && !self.limits.exhausted() && fault.is_none() {
-            match self.source.next(&mut batch) {
+        while !self.limits.exhausted() && fault.is_none() {
+            match self.source.next_unless(&mut batch, || self.state.stopped()) {
                 Ok(Some(step)) => fault = self.step(step, &batch).err(),
                 Ok(None) => break,
                 Err(error) => fault = Some(error),

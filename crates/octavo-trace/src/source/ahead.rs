@@ -1,7 +1,8 @@
 //! Reading on another thread, a few batches ahead.
 
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::native::Manifest;
 use crate::threads;
@@ -10,6 +11,8 @@ use super::{Batch, Facts, Place, Progress, Source, Step, TraceError};
 
 /// How many batches may wait.
 const BATCHES: usize = 4;
+/// How often a consumer that waits for a batch looks whether to stop.
+const POLL: Duration = Duration::from_millis(100);
 
 struct Message {
     step: Result<Option<Step>, TraceError>,
@@ -50,6 +53,39 @@ impl ReadAhead {
             State { progress: Progress::default(), place: Place::Whole, skipped: 0, known: None };
         ReadAhead { messages, used, name, facts, manifest, state, ended: false, thread }
     }
+
+    /// Like [`Source::next`], but returns `None` soon after `stopped` returns true, even while the
+    /// reader waits for a silent pipe.
+    pub fn next_unless(
+        &mut self,
+        batch: &mut Batch,
+        stopped: impl Fn() -> bool,
+    ) -> Result<Option<Step>, TraceError> {
+        batch.clear();
+        let message = loop {
+            if self.ended || stopped() {
+                return Ok(None);
+            }
+            match self.messages.recv_timeout(POLL) {
+                Ok(message) => break message,
+                Err(RecvTimeoutError::Timeout) => {}
+                // The reader's last message is an end or an error.
+                Err(RecvTimeoutError::Disconnected) => {
+                    let bug = "its reader failed: a bug in Octavo";
+                    let why = self.thread.as_ref().err().map_or(bug, String::as_str);
+                    return Err(TraceError::whole(&self.name, why));
+                }
+            }
+        };
+        // The reader may be gone.
+        drop(self.used.send(std::mem::replace(batch, message.batch)));
+        self.ended = !matches!(message.step, Ok(Some(_)));
+        self.state = message.state;
+        if let Some(known) = self.state.known.take() {
+            (self.facts, self.manifest) = known;
+        }
+        message.step
+    }
 }
 
 /// Reads until the trace ends or the receiver is gone.
@@ -82,24 +118,7 @@ impl Source for ReadAhead {
     }
 
     fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
-        batch.clear();
-        if self.ended {
-            return Ok(None);
-        }
-        // The reader's last message is an end or an error.
-        let Ok(message) = self.messages.recv() else {
-            let bug = "its reader failed: a bug in Octavo";
-            let why = self.thread.as_ref().err().map_or(bug, String::as_str);
-            return Err(TraceError::whole(&self.name, why));
-        };
-        // The reader may be gone.
-        drop(self.used.send(std::mem::replace(batch, message.batch)));
-        self.ended = !matches!(message.step, Ok(Some(_)));
-        self.state = message.state;
-        if let Some(known) = self.state.known.take() {
-            (self.facts, self.manifest) = known;
-        }
-        message.step
+        self.next_unless(batch, || false)
     }
 
     fn manifest(&self) -> Option<Manifest> {
