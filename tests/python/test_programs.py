@@ -14,6 +14,7 @@ from octavo.analysis.programs import (
     programs_of,
     rows_by_program,
     several_processes,
+    short_names,
 )
 from octavo.analysis.rows import rows_of
 from octavo.analysis.view import notable_regions, process_grid, region_grid
@@ -66,7 +67,8 @@ def grids(*, per_process: bool) -> tuple[Any, Any]:
     rows = rows_of(found, LRU)
     manifest = {"processes": found["processes"]}
     programs = [] if per_process else programs_of(found["processes"], LRU)
-    return process_grid(rows, manifest, 1, programs), region_grid(rows, [], 1, programs)
+    regions = region_grid(rows, [], 1, found["processes"], programs)
+    return process_grid(rows, manifest, 1, programs), regions
 
 
 def test_processes_of_a_program_are_one_row() -> None:
@@ -84,7 +86,11 @@ def test_processes_of_a_program_are_one_row() -> None:
 def test_regions_of_a_program_are_one_row_and_code_counts_once() -> None:
     _, regions = grids(per_process=False)
     rows = {row[0]: row for row in regions.rows}
-    names = {"server (3 processes): heap", "server (3 processes): server text", "process 3: heap"}
+    names = {
+        "server (3 processes): heap",
+        "server (3 processes): server text",
+        "sh (process 3): heap",
+    }
     assert set(rows) == names
     assert rows["server (3 processes): heap"][3] == "12 MiB"
     assert rows["server (3 processes): heap"][5] == "1.000"
@@ -96,14 +102,12 @@ def test_regions_of_a_program_are_one_row_and_code_counts_once() -> None:
     assert "counted once" not in alone.title
 
 
-def test_a_process_alone_is_named_by_its_program() -> None:
+def test_regions_in_the_map_have_the_names_of_their_processes() -> None:
     found = server()
     programs = programs_of(found["processes"], LRU)
     rows = rows_of(found, LRU)
-    names = [row[0] for row in region_grid(rows, [], 1, programs, found["processes"]).rows]
-    assert "sh (process 3): heap" in names
-    assert "server (3 processes): heap" in names
-    chart = map_chart(rows_by_program(rows, programs), [], 1, process_names(found["processes"]))
+    names = process_names(found["processes"], programs)
+    chart = map_chart(rows_by_program(rows, programs), [], 1, names)
     assert chart is not None
     drawn = {value["region"] for value in chart["data"]["values"]}
     assert {"sh (process 3): heap", "server (3 processes): heap"} <= drawn
@@ -124,12 +128,58 @@ def test_images_of_one_process_are_not_counted_as_processes() -> None:
     assert table is not None
     assert [row[0] for row in table.rows] == ["sh (2 processes, 3 images)", "3"]
     names = process_names(found["processes"], programs)
-    assert names["sh (3 processes)"] == "sh (2 processes, 3 images)"
-    regions = region_grid(rows, [], 1, programs, found["processes"])
+    assert names["/bin/sh"] == "sh (2 processes, 3 images)"
+    regions = region_grid(rows, [], 1, found["processes"], programs)
     assert {row[0] for row in regions.rows} == {
         "sh (2 processes, 3 images): heap",
         "wc (process 3): heap",
     }
+
+
+def test_programs_with_one_base_name_are_distinguished() -> None:
+    """Two servers of two processes each, whose heaps are at the same address."""
+    workers = [
+        process(
+            stream,
+            program=f"/{'ab'[stream % 2]}/worker",
+            data_misses=(10**6 * (1 + stream % 2), *(0,) * (len(SIZES) - 1)),
+            regions=[region(misses=(10**6 * (1 + stream % 2), *(0,) * (len(SIZES) - 1)), base=MIB)],
+        )
+        for stream in range(4)
+    ]
+    found = result(*workers)
+    programs = programs_of(found["processes"], LRU)
+    rows = rows_of(found, LRU)
+    names = ["a/worker (2 processes)", "b/worker (2 processes)"]
+    table = process_grid(rows, {"processes": found["processes"]}, 1, programs)
+    assert table is not None
+    assert [row[0] for row in table.rows] == names
+    regions = region_grid(rows, [], 1, found["processes"], programs)
+    assert sorted(row[0] for row in regions.rows) == [f"{name}: heap" for name in names]
+    together = rows_by_program(rows, programs)
+    advice = advise_all(together, LRU)
+    subjects = {item.case.subject for item in advice if item.case.region is not None}
+    owners = ("a/worker, 2 processes", "b/worker, 2 processes")
+    assert subjects == {f"data of heap ({owner})" for owner in owners}
+    # The map marks the size that is advised for the region of that program alone.
+    of_a = [item.record() for item in advice if item.case.program == "/a/worker"]
+    chart = map_chart(together, of_a, 1, process_names(found["processes"], programs))
+    assert chart is not None
+    marked = {one["region"] for one in chart["data"]["values"] if one["advised"]}
+    assert marked == {f"{names[0]}: heap"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "short"),
+    [
+        (["/usr/bin/sh", "/bin/wc"], ["sh", "wc"]),
+        (["/a/worker", "/b/worker", "worker", "/c"], ["a/worker", "b/worker", "worker", "c"]),
+        (["/a/b/x", "/a/c/b/x", "/x"], ["a/b/x", "c/b/x", "/x"]),
+        (["", "/"], ["", "/"]),
+    ],
+)
+def test_programs_have_short_names(paths: list[str], short: list[str]) -> None:
+    assert short_names(paths) == dict(zip(paths, short, strict=True))
 
 
 def gain_of(scope: str, **more: Any) -> dict[str, Any]:
@@ -182,7 +232,7 @@ def test_one_process_has_no_rows_of_programs() -> None:
     programs = programs_of(found["processes"], LRU)
     assert programs == []
     assert process_grid(rows, {"processes": found["processes"]}, 1, programs) is None
-    assert [row[0] for row in region_grid(rows, [], 1, programs).rows] == ["heap"]
+    assert [row[0] for row in region_grid(rows, [], 1, []).rows] == ["heap"]
 
 
 def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() -> None:
@@ -199,21 +249,21 @@ def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() 
     advice = [item.record() for item in advise_all(rows, LRU)]
     own = {item["region"]: item for item in advice if item["scope"] == "region"}
     assert {(item["page_size"], item["reason"]) for item in own.values()} == {(4096, "negligible")}
-    (row,) = region_grid(rows, advice, 1).rows
+    (row,) = region_grid(rows, advice, 1, []).rows
     assert (row[0], row[-1]) == ("anon (7)", "8 KiB")
     # A region that alone is worth a decision keeps its own.
     own["anon 8.0MiB #3"].update(page_size=4096, reason="memory")
-    (row,) = region_grid(rows, advice, 1).rows
+    (row,) = region_grid(rows, advice, 1, []).rows
     assert row[-1] == "4 KiB, 8 KiB"
     # Settings of the program do not reach its stack.
     for item in own.values():
         item.update(reason="negligible", region_kind="stack")
-    (row,) = region_grid(rows, advice, 1).rows
+    (row,) = region_grid(rows, advice, 1, []).rows
     assert row[-1] == "4 KiB"
     # Where no larger size of the machine was measured, nothing was judged.
     for item in own.values():
         item.update(reason="largest-size", page_size=4096)
-    (row,) = region_grid(rows, advice, 1).rows
+    (row,) = region_grid(rows, advice, 1, []).rows
     assert row[-1] == ""
     assert notable_regions(advice) == []
 

@@ -13,10 +13,10 @@ page walks and their time instead.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import PurePath
 from typing import Any, Literal
 
 from octavo.analysis.gain import Gain
+from octavo.analysis.programs import short_names
 from octavo.analysis.rows import (
     FAULTS,
     HUGE_PAGE_FAULTS,
@@ -130,6 +130,8 @@ class Case:
     process: int | None = None
     program: str | None = None
     """Path of the program, where the case is about several of its processes."""
+    program_name: str | None = None
+    """Name of the program in sentences."""
     processes: tuple[int, ...] = ()
     """Stream numbers of these processes."""
     region: str | None = None
@@ -169,7 +171,7 @@ class Case:
             return kind
         owner = ""
         if self.program is not None:
-            owner = f" ({PurePath(self.program).name}, {len(self.processes)} processes)"
+            owner = f" ({self.program_name}, {len(self.processes)} processes)"
         elif self.process is not None:
             owner = f" (process {self.process})"
         return f"{kind} of {self.region}{owner}"
@@ -280,6 +282,7 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
     rows = list(rows)
     depth = machine_depth(rows)
     peaks = peak_memory_by_size(rows)
+    names = short_names(row["program"] for row in rows if "program" in row)
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if "page_size" in row:
@@ -314,6 +317,7 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
             ),
             process=process,
             program=program,
+            program_name=names.get(program),
             processes=tuple(first.get("processes", ())),
             region=region,
             region_kind=first.get("region_kind"),

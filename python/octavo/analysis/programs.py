@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -55,43 +56,53 @@ def _region_rows(program: Program) -> Iterator[Row]:
             yield {"program": program["program"], "processes": program["processes"], **row}
 
 
-def owner_of(record: Mapping[str, Any]) -> str | None:
-    """The owner of a row's or an advice's region, in words; None where there is one process.
+Owner = str | int | None
+"""The owner of a region: the path of a program of several processes, or the stream number of a
+process; None where there is one process."""
 
-    `postgres (12 processes)`, `process 3`.
+
+def owner_of(record: Mapping[str, Any]) -> Owner:
+    """The owner of a row's or an advice's region."""
+    return record["program"] if "program" in record else record.get("process")
+
+
+def process_names(processes: Sequence[Any], programs: Sequence[Program] = ()) -> dict[Owner, str]:
+    """Owners of regions in words: `sort (process 3)`, `postgres (12 processes)`. Of a program that
+    executed itself, also the number of its images: `sh (2 processes, 5 images)`.
     """
-    if "program" in record:
-        return program_label(record["program"], len(record["processes"]))
-    return None if record.get("process") is None else f"process {record['process']}"
-
-
-def process_names(
-    processes: Sequence[Any], programs: Sequence[Program] = ()
-) -> dict[str | None, str]:
-    """Longer names of owners of regions: `process 3` → `sort (process 3)`. Of a program that
-    executed itself, also the number of its processes: `sh (5 processes)` → `sh (2 processes, 5
-    images)`.
-    """
-    names: dict[str | None, str] = {
-        f"process {process['stream']}": (
-            f"{PurePath(process['program']).name} (process {process['stream']})"
-        )
+    short = short_names(process["program"] for process in processes)
+    names: dict[Owner, str] = {
+        process["stream"]: f"{short[process['program']]} (process {process['stream']})"
         for process in processes
     }
     chains = exec_chains(processes) if programs else {}
     for program in programs:
-        images = program["processes"]
-        count = len({chains.get(image, image) for image in images})
-        if count < len(images):
-            several = f"{count} process{'es' if count > 1 else ''}, {len(images)} images"
-            label = program_label(program["program"], len(images))
-            names[label] = f"{PurePath(program['program']).name} ({several})"
+        path, images = program["program"], len(program["processes"])
+        count = len({chains.get(image, image) for image in program["processes"]})
+        several = f"{count} process{'es' if count > 1 else ''}"
+        names[path] = f"{short[path]} ({several}{f', {images} images' if count < images else ''})"
     return names
 
 
-def program_label(path: str, processes: int) -> str:
-    """`postgres (12 processes)`."""
-    return f"{PurePath(path).name} ({processes} processes)"
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """The last component of each path; as many more as distinguish those that end alike:
+    `a/worker`, `b/worker`.
+    """
+    parts = {path: PurePath(path).parts for path in paths}
+    names: dict[str, str] = {}
+    length = 1
+    while len(names) < len(parts):
+        ends = {
+            path: "/".join(parts[path][-length:]).replace("//", "/")
+            for path in parts
+            if path not in names
+        }
+        alike = Counter(ends.values())
+        names |= {
+            path: end for path, end in ends.items() if alike[end] == 1 or length >= len(parts[path])
+        }
+        length += 1
+    return names
 
 
 def several_processes(manifest: Mapping[str, Any]) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from octavo.analysis.programs import (
+    Owner,
     Program,
     owner_of,
     process_names,
-    program_label,
     rows_by_program,
     work_in_words,
 )
@@ -59,9 +59,9 @@ def main_process(rows: Sequence[Row]) -> list[Row]:
     return own
 
 
-def regions_of(rows: Sequence[Row]) -> Iterator[tuple[tuple[str | None, str, int], list[Row]]]:
+def regions_of(rows: Sequence[Row]) -> Iterator[tuple[tuple[Owner, str, int], list[Row]]]:
     """The rows of each region, by owner, name and lowest address."""
-    groups: dict[tuple[str | None, str, int], list[Row]] = {}
+    groups: dict[tuple[Owner, str, int], list[Row]] = {}
     for row in rows:
         if "region" in row:
             groups.setdefault((owner_of(row), row["region"], row["start"]), []).append(row)
@@ -192,18 +192,17 @@ def region_grid(
     rows: Sequence[Row],
     advice: Sequence[dict[str, Any]],
     level: int,
+    processes: Sequence[dict[str, Any]],
     programs: Sequence[Program] = (),
-    processes: Sequence[dict[str, Any]] = (),
 ) -> Grid:
     """References, memory and last-level misses at 4 KiB of each region, in descending order of
-    misses. Regions of one family and one owner are one line. `processes`, those of the manifest,
-    name the programs of single processes.
+    misses. Regions of one family and one owner are one line. `processes` are those of the manifest.
     """
     advised = {
         (owner_of(item), item["region"], item["start"], item["stream"]): size
         for item, size in _sizes_of_regions(advice)
     }
-    lines: dict[tuple[str | None, str, str], _RegionLine] = {}
+    lines: dict[tuple[Owner, str, str], _RegionLine] = {}
     for key, members in regions_of(rows_by_program(rows, programs)):
         owner, name, _ = key
         kind = members[0]["region_kind"]
@@ -241,9 +240,9 @@ def region_grid(
         title += "; processes of a program together, the pages that they share counted once"
     by_misses = sorted(lines.items(), key=lambda entry: -entry[1].misses)
     is_one = len({owner for owner, *_ in lines}) == 1
-    names = process_names(processes, programs if processes else ())
+    names = process_names(processes, programs)
     body = tuple(
-        line.cells(None if is_one else names.get(owner, owner), family)
+        line.cells(None if is_one else names[owner], family)
         for (owner, family, _), line in by_misses
     )
     return Grid(title, head, body, left_columns=2, spare=(1, 2))
@@ -279,6 +278,7 @@ def process_grid(
         if "process" in row and "region" not in row:
             own.setdefault(row["process"], []).append(row)
     together = {stream: program for program in programs for stream in program["processes"]}
+    names = process_names(processes, programs)
     lives: dict[tuple[str, str], dict[str, None]] = {}
     members: dict[tuple[str, str], list[Row]] = {}
     for process in processes:
@@ -288,11 +288,10 @@ def process_grid(
             key = (str(stream), path)
             members[key] = own.get(stream, [])
         else:
-            key = (program_label(path, len(program["processes"])), path)
+            key = (names[path], path)
             members[key] = [row for row in program["rows"] if "region" not in row]
         life = f"{process['began_by']} to {process['ended_by']}"
         lives.setdefault(key, {})[life] = None
-    names = process_names(processes, programs)
     body = []
     for key, about in members.items():
         values = {row["counter"]: row["value"] for row in about if "counter" in row}
@@ -304,8 +303,7 @@ def process_grid(
         first, *others = lives[key]
         body.append(
             (
-                names.get(key[0], key[0]),
-                key[1],
+                *key,
                 f"{first}, …" if others else first,
                 format_count(values.get("references", 0)),
                 format_count(values.get("instructions", 0)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from octavo.analysis.advice import Thresholds
-from octavo.analysis.programs import owner_of
+from octavo.analysis.programs import Owner, owner_of
 from octavo.analysis.rows import Row, component_of
 from octavo.analysis.view import notable_regions, regions_of, whole_program
 from octavo.base.units import BASE_PAGE, format_bytes, format_growth, format_mpki, format_share
@@ -70,11 +70,9 @@ def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
     return _lines(values, "memory touched, over 4 KiB pages")
 
 
-def gains_chart(
-    advice: Sequence[dict[str, Any]], processes: Mapping[str | None, str]
-) -> Spec | None:
+def gains_chart(advice: Sequence[dict[str, Any]], processes: Mapping[Owner, str]) -> Spec | None:
     """Time that larger pages would save, with its interval; None where all are below _LEAST_GAIN.
-    `processes` maps owners to longer names.
+    `processes` has the names of owners.
     """
     values = list(_gains(advice, processes))
     if all(value["low"] > -_LEAST_GAIN and value["high"] < _LEAST_GAIN for value in values):
@@ -101,7 +99,7 @@ def gains_chart(
 
 
 def _gains(
-    advice: Sequence[dict[str, Any]], processes: Mapping[str | None, str]
+    advice: Sequence[dict[str, Any]], processes: Mapping[Owner, str]
 ) -> Iterator[dict[str, Any]]:
     regions = notable_regions(advice)
     is_one = len({owner_of(item) for item in regions}) == 1
@@ -124,7 +122,7 @@ def _gains(
                 if gain["high"] < _LEAST_GAIN:
                     continue
                 if not is_one:
-                    memory = f"{processes.get(owner, owner)}: {memory}"
+                    memory = f"{processes[owner]}: {memory}"
             name = f"{memory}, {size}"
         expected, low, high = (format_share(gain[end]) for end in ("expected", "low", "high"))
         figure = f"{expected} ({low} to {high})"
@@ -135,13 +133,13 @@ def map_chart(
     rows: Sequence[Row],
     advice: Sequence[dict[str, Any]],
     depth: int,
-    processes: Mapping[str | None, str],
+    processes: Mapping[Owner, str],
 ) -> Spec | None:
     """Misses of each region as heat, by page size, with the highest addresses first; None without
-    misses. `processes` maps owners to longer names.
+    misses. `processes` has the names of owners.
     """
     advised = {
-        (item["region"], item["start"], item["page_size"])
+        (owner_of(item), item["region"], item["start"], item["page_size"])
         for item in advice
         if item["scope"] == "region" and item["page_size"] != BASE_PAGE
     }
@@ -150,10 +148,10 @@ def map_chart(
     is_one = len({owner for (owner, *_), _ in drawn}) == 1
     values: Values = []
     # Processes have address spaces of their own.
-    in_order = sorted(drawn, key=lambda region: (region[0][0] or "", -region[0][2]))
+    in_order = sorted(drawn, key=lambda region: (processes.get(region[0][0], ""), -region[0][2]))
     for (owner, name, start), members in in_order:
         extent = format_bytes(max(row.get("bytes", 0) for row in members))
-        label = name if is_one else f"{processes.get(owner, owner)}: {name}"
+        label = name if is_one else f"{processes[owner]}: {name}"
         by_size: dict[int, list[Row]] = {}
         for row in members:
             if row["component"] in _last_level(depth):
@@ -169,7 +167,7 @@ def map_chart(
                     "extent": f"{label}, {extent} from {start:#x}",
                     "page": format_bytes(size),
                     "rate": rate,
-                    "advised": (name, start, size) in advised,
+                    "advised": (owner, name, start, size) in advised,
                     "figure": f"{format_mpki(rate)} ({misses:,} misses)",
                 }
             )

@@ -33,7 +33,7 @@ def render_run(document: dict[str, Any]) -> str:
     depth = _depth(document)
     charts = run_charts(document)
     programs = document.get("programs", [])
-    regions = region_grid(rows, advice, depth, programs, manifest["processes"])
+    regions = region_grid(rows, advice, depth, manifest["processes"], programs)
     warm = _warm(regions)
     allocations, size = document.get("allocations"), page_size_shown(advice)
     return render_page(

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from octavo.analysis.programs import program_label
+from octavo.analysis.programs import short_names
 from octavo.base.progress import Kind, NotebookLine, OnProgress, is_notebook
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count, format_duration
@@ -89,9 +88,10 @@ def _phase(progress: Progress, active: str = "counting") -> str:
 
 def program_names(paths: Sequence[str]) -> str:
     """`postgres (12 processes), sh`: a few of the programs, most processes first."""
-    counts = Counter(PurePath(path).name for path in paths).most_common()
+    counts, short = Counter(paths).most_common(), short_names(paths)
     names = [
-        name if number == 1 else program_label(name, number) for name, number in counts[:_NAMED]
+        short[path] if number == 1 else f"{short[path]} ({number} processes)"
+        for path, number in counts[:_NAMED]
     ]
     if len(counts) > _NAMED:
         names.append("…")

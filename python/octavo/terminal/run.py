@@ -38,7 +38,7 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
         show_grid(console, page_size_grid(rows, level))
     programs = result.programs
     show_grid(console, process_grid(rows, manifest, depth, programs), _PROCESSES_SHOWN)
-    regions = region_grid(rows, result.advice, depth, programs, manifest["processes"])
+    regions = region_grid(rows, result.advice, depth, manifest["processes"], programs)
     show_grid(console, regions, _REGIONS_SHOWN)
     if result.allocations is not None:
         size = page_size_shown(result.advice)
