@@ -223,6 +223,21 @@ def test_a_result_of_another_command_replaces_an_earlier_one(tmp_path: Path) -> 
         assert read_document(place)["schema"].startswith(f"octavo/{command}")
 
 
+def test_figures_of_an_earlier_result_are_removed(tmp_path: Path) -> None:
+    place = tmp_path / "result"
+    assert run("run", SMALL, "-q", "-o", str(place)).exit_code == 0
+    assert run("report", "-q", "--figures", "svg,png", str(place)).exit_code == 0
+    assert len(list((place / "figures").iterdir())) > 2
+    own = place / "figures" / "own.svg"
+    own.write_text("")
+    assert run("curves", SMALL, "-q", "--force", "-o", str(place)).exit_code == 0
+    assert list((place / "figures").iterdir()) == [own]
+    own.unlink()
+    assert run("report", "-q", "--figures", "svg", str(place)).exit_code == 0
+    assert run("curves", SMALL, "-q", "--force", "-o", str(place)).exit_code == 0
+    assert not (place / "figures").exists()
+
+
 def test_allocation_sites_are_not_compared() -> None:
     before, _ = documents("run")
     after = json.loads(json.dumps(before))

@@ -258,7 +258,8 @@ class OutputDirectory:
         self, files: dict[str, Callable[[Path], None]], optional: Collection[str] = ()
     ) -> None:
         """Lets each writer make its file, then puts all of them in place. Files named in `optional`
-        that an earlier result has left and this one does not have are removed.
+        that an earlier result has left and this one does not have are removed, with the folder that
+        was theirs alone.
         """
         shown = f"to `{self._place}`"
         with _keeping_elsewhere(shown, files):
@@ -268,6 +269,10 @@ class OutputDirectory:
                 raise _taken(self._place, self._move_beside())
             for name in {_LAST, *optional} - (files.keys() - {_LAST}):
                 (self._place / name).unlink(missing_ok=True)
+                if (folder := (self._place / name).parent) != self._place:
+                    with suppress(OSError):
+                        # Files that are no part of a result stay.
+                        folder.rmdir()
             for name in sorted(files, key=lambda name: name == _LAST):
                 (self._staging / name).replace(self._place / name)
 

@@ -108,6 +108,23 @@ def write_figures(document: Mapping[str, Any], directory: Path, formats: Iterabl
     return place
 
 
+def drawn_figures(directory: Path) -> list[str]:
+    """Names in the directory of all figures that `write_figures` draws of the result in it; none
+    where it has no folder of them, or no result that can be read.
+    """
+    if not (directory / FIGURES).is_dir():
+        return []
+    from octavo.report.figures import FORMATS
+
+    try:
+        document = read_document(directory)
+        _, draw = _MAKERS[document["schema"]]
+        return [f"{FIGURES}/{name}.{format}" for name in draw(document) for format in FORMATS]
+    except (CannotRun, KeyError):
+        # Of another version, for example.
+        return []
+
+
 def read_document(directory: Path) -> Mapping[str, Any]:
     """The document from which the report of a directory of results is made. Raises CannotRun."""
     if directory.is_file():

@@ -27,6 +27,7 @@ class OutputTarget:
                 f"--out `{quoted(name)}`: give a directory, or a file that ends with {_SUFFIX}; "
                 "--json writes JSON."
             )
+        self._place = Path(name)
         self._file: NewFile | None = None
         self._directory: OutputDirectory | None = None
         if name.endswith(_SUFFIX):
@@ -41,10 +42,11 @@ class OutputTarget:
 
     def write(self, result: InFiles) -> None:
         """Writes the files of a result, all or none."""
-        from octavo.results.archive import ONLY_SOME, files_of, rows_writer
+        from octavo.results.archive import ONLY_SOME, drawn_figures, files_of, rows_writer
 
         if self._directory is not None:
-            self._directory.write(files_of(result), optional=ONLY_SOME)
+            earlier = [*ONLY_SOME, *drawn_figures(self._place)]
+            self._directory.write(files_of(result), optional=earlier)
         elif self._file is not None:
             self._file.write(rows_writer(result))
 
