@@ -290,7 +290,9 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
         ("apply", "./some.oct", 126, " is a trace, which `octavo run {}` reads."),
         ("run", "sim/rows.parquet", 125, " has the rows of a result, and no trace: "),
         ("run", "sim/report.json", 126, " is the data of a report, which `octavo report sim` "),
-        ("run", "./sim", 126, "; `octavo report {}` rebuilds the report of the result in it."),
+        ("run", "./sim", 126, " is a directory of results, of which `octavo report {}` rebuilds "),
+        ("info", "sim", 125, " is a directory of results, of which `octavo report {}` rebuilds "),
+        ("run", "./run", 126, " is a directory of results, of which `octavo report {}` rebuilds "),
     ):
         assert_refused(run(command, name), status, f"`{name}`", message.replace("{}", name))
     assert_refused(run("record", "-o", "new.oct", "some.oct"), 126, " is a trace, which `octavo ")

@@ -1,4 +1,4 @@
-"""Files that Octavo writes, recognised by their beginnings, and the commands that read them."""
+"""Files and directories of Octavo, known by their contents, and the commands that read them."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,8 @@ from octavo.base.text import shell_word
 from octavo.base.toml import TomlError, read_toml
 
 TRACE_MAGIC, SNAPSHOT_MAGIC = b"OCTAVO\r\n", b"OCTMEM\r\n"
+_OF_RESULTS = ("result.json", "report.json")
+"""Files of which a directory of results has one."""
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema":\s*"octavo/([a-z-]+)/')
 _HEAD_BYTES = 256
 _MOST_TOML_BYTES = 1 << 20
@@ -24,11 +26,13 @@ def begins_with(path: Path, *magic: bytes) -> bool:
 
 
 def description(name: str) -> str | None:
-    """The kind of a file and the command that reads it, as the end of a sentence that begins with
-    its name; None for a file that is none of Octavo's.
+    """The kind of a file or directory and the command that reads it, as the end of a sentence that
+    begins with its name; None for one that is none of Octavo's.
     """
     path, word = Path(name), shell_word(name)
     try:
+        if any((path / data).is_file() for data in _OF_RESULTS):
+            return f"is a directory of results, of which `octavo report {word}` rebuilds the report"
         if not path.is_file():
             return None
         with path.open("rb") as file:

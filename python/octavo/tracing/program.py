@@ -115,10 +115,8 @@ def _check_is_program(path: Path, shown: str) -> None:
     except OSError as error:
         raise NotExecutable(f"cannot reach `{shown}`: {error.strerror}.") from None
     if stat.S_ISDIR(status.st_mode):
-        advice = "name a file in it"
-        if any((path / data).is_file() for data in ("result.json", "report.json")):
-            advice = f"`octavo report {shown}` rebuilds the report of the result in it"
-        raise NotExecutable(f"`{shown}` is a directory, not a program; {advice}.")
+        kind = description(shown) or "is a directory, not a program; name a file in it"
+        raise NotExecutable(f"`{shown}` {kind}.")
     if not stat.S_ISREG(status.st_mode):
         raise NotExecutable(f"`{shown}` is not a regular file.")
     if not os.access(path, os.X_OK):

@@ -108,7 +108,8 @@ fn is_directory(input: &Input) -> bool {
 fn recognise_directory_of(input: &Input) -> Result<&'static Format, TraceError> {
     let format = input.path().and_then(recognise_directory);
     format.ok_or_else(|| {
-        let what = "is a directory, and no trace that is one: drmemtrace's has a directory `trace`";
+        let what = "is a directory, but no trace of drmemtrace, which would hold a directory \
+                    `trace`: give a file";
         TraceError::whole(input.name(), what)
     })
 }
