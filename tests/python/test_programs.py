@@ -182,6 +182,21 @@ def test_programs_have_short_names(paths: list[str], short: list[str]) -> None:
     assert short_names(paths) == dict(zip(paths, short, strict=True))
 
 
+def test_long_names_are_cut_for_people() -> None:
+    long = f"/opt/{'deep/' * 1000}worker{'r' * 300}"
+    own = region(f"{long} data", "data")
+    found = result(*(process(stream, program=long, regions=[own]) for stream in range(2)))
+    programs, rows = programs_of(found["processes"], LRU), rows_of(found, LRU)
+    manifest = {"program": long, "command": [long], "processes": found["processes"]}
+    table = process_grid(rows, manifest, 1, programs)
+    assert table is not None
+    regions = region_grid(rows, [], 1, found["processes"], programs)
+    names = [subject_of(manifest), *table.rows[0][:2], regions.rows[0][0]]
+    assert [len(name) < 200 for name in names] == [True] * 4
+    assert names[0].startswith("…r")
+    assert {row["program"] for row in rows_by_program(rows, programs) if "program" in row} == {long}
+
+
 def gain_of(scope: str, **more: Any) -> dict[str, Any]:
     gain = {"low": 0.02, "expected": 0.03, "high": 0.04}
     about = {"stream": "data", "page_size": 1 << 21, "reason": "gain", "gain": gain}

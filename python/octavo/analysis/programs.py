@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from octavo.analysis.rows import Row, exec_chains, rows_together
+from octavo.base.text import short_path
 from octavo.base.units import format_count
 from octavo.hardware.tlb_levels import Machine
 
@@ -93,7 +94,7 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
     length = 1
     while len(names) < len(parts):
         ends = {
-            path: "/".join(parts[path][-length:]).replace("//", "/")
+            path: short_path("/".join(parts[path][-length:]).replace("//", "/"))
             for path in parts
             if path not in names
         }

@@ -27,7 +27,7 @@ from octavo.analysis.rows import (
     stream_counters,
 )
 from octavo.base.table import Grid
-from octavo.base.text import capitalised
+from octavo.base.text import capitalised, short_path
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_growth, format_mpki
 
 ANSWER_LINES = (
@@ -179,7 +179,7 @@ class _RegionLine:
     def cells(self, owner: str | None, family: str) -> tuple[str, ...]:
         name = next(iter(self.names)) if len(self.names) == 1 else f"{family} ({len(self.names)})"
         return (
-            name if owner is None else f"{owner}: {name}",
+            short_path(name) if owner is None else f"{owner}: {short_path(name)}",
             self.kind,
             format_count(self.references),
             "" if self.touched_bytes is None else format_bytes(self.touched_bytes),
@@ -303,7 +303,8 @@ def process_grid(
         first, *others = lives[key]
         body.append(
             (
-                *key,
+                key[0],
+                short_path(key[1]),
                 f"{first}, …" if others else first,
                 format_count(values.get("references", 0)),
                 format_count(values.get("instructions", 0)),

@@ -12,6 +12,9 @@ from typing import Any
 MOST_QUOTED = 60
 """Characters of a value that a sentence quotes."""
 
+MOST_OF_PATH = 120
+"""Characters of a path or program name that text for people shows."""
+
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, characters that change the direction of writing, and surrogates."""
 _CODE = re.compile("`([^`\n]+)`")
@@ -89,6 +92,11 @@ def quoted(value: object, most: int = MOST_QUOTED) -> str:
     """The beginning of a value, printable and short enough for a sentence."""
     text = str(value)
     return printable(text) if len(text) <= most else f"{printable(text[:most])}…"
+
+
+def short_path(path: str) -> str:
+    """A path or program name for people: of a long one, the end, which has the file's name."""
+    return path if len(path) <= MOST_OF_PATH else f"…{path[1 - MOST_OF_PATH :]}"
 
 
 def _escape_bytes(match: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from octavo.base.table import Grid
+from octavo.base.text import short_path
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.groups import command, flag
@@ -114,7 +115,7 @@ def _process_grid(processes: list[dict[str, Any]]) -> Grid:
     body = tuple(
         (
             str(process["stream"]),
-            process["program"] or "unknown",
+            short_path(process["program"] or "unknown"),
             _life(process),
             str(process["pid"]) if process["pid"] else "",
             format_count(process["references"]),

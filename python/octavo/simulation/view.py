@@ -10,6 +10,7 @@ from pathlib import Path
 
 from octavo.analysis.programs import work_in_words
 from octavo.base.table import Grid
+from octavo.base.text import short_path
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import OUT_OF_ORDER
@@ -59,7 +60,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
         yield _grid(name, result.total)
     else:
         main = result.counted["processes"][result.main]
-        program = Path(main["program"]).name
+        program = short_path(Path(main["program"]).name)
         yield _grid(f"{name}, all processes, each alone on it", result.total)
         which = f"process {main['stream']} ({program}), which did most"
         yield _grid(f"{name}, {which}", result.by_process[result.main])

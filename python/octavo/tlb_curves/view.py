@@ -8,6 +8,7 @@ from pathlib import Path
 from octavo.analysis.programs import work_in_words
 from octavo.base import metrics
 from octavo.base.table import Grid
+from octavo.base.text import short_path
 from octavo.base.units import (
     BASE_PAGE,
     format_bytes,
@@ -130,7 +131,7 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
         title += f"; working set over {format_count(window)} references"
         if len(result.by_process) > 1 and not result.is_shared:
             main = result.counted["processes"][result.main]
-            title += f" (process {main['stream']}, {Path(main['program']).name})"
+            title += f" (process {main['stream']}, {short_path(Path(main['program']).name)})"
     return Grid(title, tuple(head), tuple(body))
 
 

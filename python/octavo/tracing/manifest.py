@@ -13,6 +13,7 @@ from octavo.base.errors import FAILED
 from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
 from octavo.base.table import Tabular
+from octavo.base.text import short_path
 from octavo.tracing.phase import part_text
 from octavo.tracing.scope import Scope
 from octavo.tracing.valgrind import (
@@ -330,10 +331,10 @@ def subject_of(manifest: dict[str, Any]) -> str:
         if process["began_by"] == "exec" and process["parent_stream"] == stream:
             stream, program = process["stream"], process["program"]
     if program != first:
-        return f"{program} (started by {Path(first).name})"
+        return f"{short_path(program)} (started by {short_path(Path(first).name)})"
     # A path lacks the `./` with which it was given.
     given = str(next(iter(manifest["command"]), first))
-    return given if Path(given) == Path(first) else first
+    return short_path(given if Path(given) == Path(first) else first)
 
 
 @dataclass(frozen=True, repr=False)
