@@ -10,6 +10,7 @@
  */
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/errno.h>
 #include <linux/sched.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -78,6 +79,24 @@ static void add_number(struct line *line, unsigned long number)
     add_text(line, &digits[at]);
 }
 
+/* Why the kernel refused: the errors of MADV_COLLAPSE that docs/apply.md lists. */
+static void add_reason(struct line *line, long error)
+{
+    if (error == -ENOMEM) {
+        add_text(line, "no free 2 MiB of memory in one piece: "
+                       "`echo 1 > /proc/sys/vm/compact_memory` as root may make some");
+    } else if (error == -EBUSY) {
+        add_text(line, "the limit of the memory cgroup is reached");
+    } else if (error == -EINVAL) {
+        add_text(line, "the kernel makes no huge page of such memory");
+    } else if (error == -EAGAIN) {
+        add_text(line, "the kernel is using pages of the range");
+    } else {
+        add_text(line, "error ");
+        add_number(line, (unsigned long)-error);
+    }
+}
+
 static void log_pass(long log, long pid, const struct outcome *outcome)
 {
     struct line line = {.length = 0};
@@ -91,8 +110,8 @@ static void log_pass(long log, long pid, const struct outcome *outcome)
     add_number(&line, outcome->refused);
     add_text(&line, " refused");
     if (outcome->refused != 0) {
-        add_text(&line, " (error ");
-        add_number(&line, (unsigned long)-outcome->error);
+        add_text(&line, " (");
+        add_reason(&line, outcome->error);
         add_text(&line, ")");
     }
     add_text(&line, "\n");

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +34,7 @@ REGION_MIB = 32
 ENOUGH = 0.9
 """The share of the region that must be in huge pages."""
 PR_SET_THP_DISABLE, PR_CAPBSET_DROP, CAP_SYS_NICE = 41, 24, 23
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 
 
 @dataclass
@@ -436,6 +439,38 @@ def test_the_library_changes_only_advised_regions(start: Start, tmp_path: Path) 
     assert max(one.bytes for one in anonymous) >= REGION_MIB * MIB
     assert not any(one.huge for one in anonymous)
     assert log.read_text().startswith(f"pid {program.pid}: ")
+    program.end(0)
+
+
+def without_free_memory() -> None:
+    """Makes the kernel answer ENOMEM to each MADV_COLLAPSE of this process."""
+    # seccomp(2): the call's number is at 0, its third argument at 32.
+    steps = (
+        (0x20, 0, 0, 0),
+        (0x15, 0, 3, 28),  # madvise
+        (0x20, 0, 0, 32),
+        (0x15, 0, 1, 25),  # MADV_COLLAPSE
+        (0x06, 0, 0, 0x50000 | errno.ENOMEM),
+        (0x06, 0, 0, 0x7FFF0000),
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    assert prctl(PR_SET_SECCOMP, 2, program, 0, 0) == 0
+
+
+def test_the_log_says_why_the_kernel_refused(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = start("plain", [*PRELOAD, "--log", log, "--"], preexec_fn=without_free_memory)
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while not log.exists() or not log.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert log.read_text().splitlines()[0] == (
+        f"pid {program.pid}: 0 pages of 2 MiB made, 1 refused (no free 2 MiB of memory in one "
+        "piece: `echo 1 > /proc/sys/vm/compact_memory` as root may make some)"
+    )
     program.end(0)
 
 
