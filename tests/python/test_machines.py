@@ -52,6 +52,18 @@ def test_settings_change_the_machine() -> None:
     assert "entries = 2048  # --set" in run("machines", "skylake", *options).stdout
 
 
+def test_paths_in_standard_input_are_relative_to_the_current_directory(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "mine.toml"
+    fragmentation = 'kind = "snapshot"\nfile = "now.octmem"'
+    file.write_text(f'extends = "skylake"\n[memory.fragmentation]\n{fragmentation}\n')
+    with file.open() as opened:
+        read, beside = octavo.machine(f"/dev/fd/{opened.fileno()}"), octavo.machine(file)
+    assert read["memory"]["fragmentation"]["file"] == "now.octmem"
+    assert beside["memory"]["fragmentation"]["file"] == str(tmp_path / "now.octmem")
+
+
 def test_settings_of_every_kind() -> None:
     machine = octavo.machine(
         "skylake",

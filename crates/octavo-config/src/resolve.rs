@@ -318,7 +318,9 @@ impl Place {
             Place::File(path) => {
                 let name = path.to_string_lossy();
                 let text = read(path, &name)?;
-                let folder = path.parent().unwrap_or(Path::new(""));
+                // `/dev/stdin` has no folder of its own: paths are relative to the current one.
+                let has_folder = !path.starts_with("/dev") && !path.starts_with("/proc");
+                let folder = path.parent().filter(|_| has_folder).unwrap_or(Path::new(""));
                 extended(&name, &text, Some(folder), depth)
             }
         }
