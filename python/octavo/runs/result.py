@@ -150,8 +150,9 @@ def advice_records(
             native = None
     with_faults = False
     if costs is not None:
-        # Page faults at first touches do not count for a server, for a program that was stopped,
-        # and for a part of a run: they are few over the whole life of the program.
+        # Page faults at first touches do not count for a server and for a program that was stopped:
+        # they are few over its whole life. For a part of a run they count where at least
+        # half of them get memory that the program had given back, as such faults go on.
         any_server = any(one.is_server for one in (runtimes or {}).values())
         has_ended = manifest["exit"]["reason"] == "exited" and not manifest["partial"]
         lasts = _faults_recur(merged) if is_part else has_ended
