@@ -311,6 +311,21 @@ def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_reported() -> None:
     assert "Such pages for code would save about 2.0%" in found.text
 
 
+def test_lines_that_reach_too_little_to_gain_are_not_shown() -> None:
+    """The settings of a program whose data misses are those of its stack."""
+    switch = {**act("malloc", "A=1 server"), "name": "glibc"}
+    data = item("data", HUGE, (0.0, 0.028, 0.14), actions=[switch])
+    stack = {"region": "stack", "region_kind": "stack", "actions": [act("note", "")]}
+    found = answer(data, item("data", HUGE, (0.0, 0.027, 0.13), **stack))
+    assert (found.settings, found.verify) == ("", "")
+    assert "2 MiB for data would save about 2.8% (0.0% to 14.0%) of the time" in found.text
+    shared = {**act("thp", "echo always"), "name": "shared", "undo": "echo never"}
+    buffers = {"region": "shared", "region_kind": "shared", "actions": [shared]}
+    found = answer(data, item("data", HUGE, (0.0, 0.027, 0.13), **buffers))
+    assert found.settings == "echo always"
+    assert "2 MiB for shared. Expect about 2.7% (0.0% to 13.0%) less time" in found.text
+
+
 def test_settings_that_give_smaller_pages_are_no_settings() -> None:
     small = {**act("mthp", "echo always > 64kB"), "page_size": 64 * 1024}
     data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[small])

@@ -99,6 +99,7 @@ def answer_of(
     if it ended. `simulation` is a line of shell that simulates data in 2 MiB pages, if there is
     one.
     """
+    items = _without_small_reach(items, limits)
     chosen = _chosen(items)
     if not chosen:
         return _keep(items, machine, cost_label, limits, walks, machine_sizes)
@@ -219,9 +220,9 @@ def _of_walks(item: Record) -> Record:
     return {**item, "gain": item.get("gain_of_walks") or item.get("gain")}
 
 
-def action_to_paste(items: Sequence[Record]) -> Record:
+def action_to_paste(items: Sequence[Record], limits: Thresholds) -> Record:
     """The action whose lines the answer shows; empty where there is none."""
-    return _first_to_paste(_chosen(items))
+    return _first_to_paste(_chosen(_without_small_reach(items, limits)))
 
 
 def _touched(items: Sequence[Record]) -> int:
@@ -504,6 +505,37 @@ def gain_of_action(items: Sequence[Record], name: str, *, is_library: bool = Fal
     chosen = _chosen(items)
     less = _sum([*_present(items, chosen), *_unreached(items, chosen, action)])
     return _less(_sum(chosen), less)
+
+
+def _without_small_reach(items: Sequence[Record], limits: Thresholds) -> list[Record]:
+    """The advice without actions for all code or data that reach too little of it to gain."""
+    return [
+        item
+        if item["scope"] == "region"
+        else {
+            **item,
+            "actions": [
+                action
+                for action in item["actions"]
+                if not _reaches_too_little(action, items, item, limits)
+            ],
+        }
+        for item in items
+    ]
+
+
+def _reaches_too_little(
+    action: Record, items: Sequence[Record], whole: Record, limits: Thresholds
+) -> bool:
+    """Whether an action leaves out regions worth a change, and gains too little in the others."""
+    if not action.get("name") or not _is_to_change(whole):
+        return False
+    left = _unreached(items, [whole], action)
+    is_much = _sum(left).expected >= limits.min_gain
+    if action["kind"] == "apply":
+        items, left, whole = [*map(_of_walks, items)], [*map(_of_walks, left)], _of_walks(whole)
+    gain = _less(_sum([whole]), _sum([*_present(items, [whole]), *left]))
+    return is_much and gain.expected < limits.min_gain
 
 
 def _subject(item: Record) -> str:

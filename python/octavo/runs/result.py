@@ -193,7 +193,7 @@ def advice_records(
     while True:
         advice = advise(in_one_heap(merged, moved))
         records = [with_actions(item) for item in advice]
-        kept = moved & moved_by(action_to_paste(records))
+        kept = moved & moved_by(action_to_paste(records, limits))
         if kept == moved:
             break
         # The lines to paste do not move the other pieces.
