@@ -319,6 +319,32 @@ def test_arenas_and_blocks_are_recognised_by_their_regions(
     assert subject.runtime == GLIBC
 
 
+@pytest.mark.parametrize("kind", ["stack", "thread-stack"])
+@pytest.mark.parametrize(
+    ("kernel", "misses", "is_note"),
+    [((6, 7), 600, True), ((6, 7), 400, False), ((6, 6), 600, False)],
+)
+def test_data_that_miss_in_stacks_get_no_settings(
+    tmp_path: Path, kind: str, kernel: tuple[int, ...], misses: int, is_note: bool
+) -> None:
+    """Linux gives mappings with MAP_STACK no huge pages since 6.7."""
+    heap = memory_row("heap", "heap", 64 * MIB, 4096, 64 * MIB)
+    stack = {**heap, "region": "its stack", "region_kind": kind}
+    tlb = {"component": "tlb.data", "stream": "data"}
+    counted = ((heap, 1000 - misses), (stack, misses))
+    rows = [heap, *({**row, **tlb, "misses": of} for row, of in counted)]
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+    found = replace(host(tmp_path), kernel=kernel)
+    whole = data_advice(MISS_UNTIL_2M)
+    (action, *others) = actions_for(whole, found, subject=subject)
+    assert (action.kind == "note" and not others) == is_note
+    assert ("move large arrays from the stack to the heap" in action.text) == is_note
+    own = replace(whole, case=replace(whole.case, region="its stack", region_kind="thread-stack"))
+    is_alone = [one.kind for one in actions_for(own, found, subject=subject)] == ["note"]
+    assert is_alone == (kernel >= (6, 7))
+
+
 @pytest.mark.parametrize(
     ("misses", "static", "names"),
     [

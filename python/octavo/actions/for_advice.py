@@ -32,6 +32,7 @@ from octavo.runtimes.detect import Runtime
 
 _SHM = "/dev/shm/"
 _IN_SOURCE = "Asks for them in the program's source, before first use"
+_FROM_STACK = "move large arrays from the stack to the heap, where they can have them."
 _UNKNOWN = Subject(Runtime(program=""))
 _WITH_SOURCE = ("native", "unknown")
 """Runtimes whose users may change what the program asks of the kernel in its source."""
@@ -140,9 +141,15 @@ class _Chooser:
         """Actions that give the memory of the advice pages of `size` bytes."""
         case = self.advice.case
         if case.region_kind == "stack":
+            yield _note(f"The kernel gives a growing stack no large pages; {_FROM_STACK}")
+        elif case.region_kind == "thread-stack" and self.host.keeps_thread_stacks_small:
             yield _note(
-                "The kernel gives a growing stack no large pages; move large arrays "
-                "from the stack to the heap, where they can have them."
+                f"Linux 6.7 and later gives stacks of threads no large pages; {_FROM_STACK}"
+            )
+        elif self._is_of_stacks():
+            yield _note(
+                "Most of its misses are in stacks, to which the kernel gives no large pages; "
+                f"{_FROM_STACK}"
             )
         elif is_shared_memory(case.region_kind, case.path) or self._is_on_tmpfs():
             yield from self._for_shared_memory(size)
@@ -166,6 +173,13 @@ class _Chooser:
         if case.region is None and case.stream == "data":
             return self.subject.file
         return case.path or ""
+
+    def _is_of_stacks(self) -> bool:
+        """Whether the advice is on all data, most of whose misses are in stacks without large
+        pages.
+        """
+        is_all = self.advice.case.region is None and self.advice.case.stream == "data"
+        return is_all and self.subject.stacks and self.host.keeps_thread_stacks_small
 
     def _is_on_tmpfs(self) -> bool:
         return self._file.startswith(_SHM)

@@ -46,6 +46,7 @@ class _Memory:
     misses: int = 0
     """Misses in anonymous memory, the brk heap and static variables."""
     static_misses: int = 0
+    stack_misses: int = 0
     mapped_misses: int = 0
     """Misses in anonymous mappings not known to be made by glibc's malloc or Python's allocator."""
     refused_misses: int = 0
@@ -87,6 +88,7 @@ class Subjects:
             mapped=self._mapped(case, stream, memory) if is_glibc else "little",
             refuses=self._refuses(case, stream, memory),
             shared=memory.shared > memory.total,
+            stacks=2 * memory.stack_misses > memory.all_misses,
             file=_main_file(memory),
             untouched_pages=self._untouched(case, stream) if is_glibc else 0,
         )
@@ -162,6 +164,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             misses = row["misses"]
             memory.all_misses += misses
             memory.static_misses += misses if is_static else 0
+            memory.stack_misses += misses if kind in ("stack", "thread-stack") else 0
             memory.mapped_misses += misses if is_mapped else 0
             memory.refused_misses += misses if is_refused else 0
             memory.misses += misses if is_static or kind in ("heap", "anonymous") else 0

@@ -65,6 +65,8 @@ class Subject:
     """Whether shared memory holds most of its data."""
     refuses: bool = False
     """Whether it asks for no huge pages (MADV_NOHUGEPAGE) in the memory of the advice, or most."""
+    stacks: bool = False
+    """Whether stacks have most of its data misses."""
     file: str = ""
     """The file with most data, where files hold more than its own memory and shared memory."""
     pool_pages: int = 0

@@ -30,6 +30,7 @@ UNASKED = ("always", "within_size", "force")
 """Settings under which shared memory gets huge pages that no program asks for."""
 
 _COLLAPSE_SINCE = (6, 1)
+_SMALL_STACKS_SINCE = (6, 7)
 _MALLOC_TUNABLE_SINCE = (2, 35)
 _FILE_THP_OPTION = "CONFIG_READ_ONLY_THP_FOR_FS"
 
@@ -79,6 +80,11 @@ class HugePages:
     def has_collapse(self) -> bool:
         """Whether madvise knows MADV_COLLAPSE."""
         return self.kernel >= _COLLAPSE_SINCE
+
+    @property
+    def keeps_thread_stacks_small(self) -> bool:
+        """Whether mappings with MAP_STACK get no huge pages."""
+        return self.kernel >= _SMALL_STACKS_SINCE
 
     @property
     def has_malloc_tunable(self) -> bool:
