@@ -319,6 +319,18 @@ def test_arenas_and_blocks_are_recognised_by_their_regions(
     assert subject.runtime == GLIBC
 
 
+@pytest.mark.parametrize(("misses", "file"), [(400, ""), (600, "/etc/passwd")])
+def test_data_are_of_a_file_where_it_has_most_misses(misses: int, file: str) -> None:
+    """A program of static variables touches more of ld.so.cache than of its heap."""
+    cache = {**memory_row("cache", "data", 64 * 1024, 4096, MIB), "path": "/etc/passwd"}
+    own = {**memory_row("x data", "data", 8 * MIB, 1 << 30, 8 * MIB), "path": sys.executable}
+    tlb = {"component": "tlb.data", "stream": "data"}
+    counted = ((cache, misses), (own, 1000 - misses))
+    rows = [cache, own, *({**row, **tlb, "misses": of} for row, of in counted)]
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    assert Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case).file == file  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", ["stack", "thread-stack"])
 @pytest.mark.parametrize(
     ("kernel", "misses", "is_note"),

@@ -41,6 +41,7 @@ class _Memory:
     """Not in the total."""
     files: dict[str, int] = field(default_factory=dict)
     """Not in the total: data of files by path, without programs and libraries."""
+    file_misses: int = 0
     all_misses: int = 0
     """TLB misses of all data in 4 KiB pages."""
     misses: int = 0
@@ -167,6 +168,8 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             memory.stack_misses += misses if kind in ("stack", "thread-stack") else 0
             memory.mapped_misses += misses if is_mapped else 0
             memory.refused_misses += misses if is_refused else 0
+            is_file = kind == "data" and _is_plain_file(row.get("path"))
+            memory.file_misses += misses if is_file else 0
             memory.misses += misses if is_static or kind in ("heap", "anonymous") else 0
         if row["component"] != "memory" or row["stream"] != "all":
             continue
@@ -174,7 +177,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
         if is_shared_memory(kind, path):
             memory.shared += touched
             continue
-        if kind == "data" and path and not is_elf_file(path):
+        if kind == "data" and path and _is_plain_file(path):
             memory.files[path] = memory.files.get(path, 0) + touched
         if kind not in ("heap", "anonymous"):
             continue
@@ -261,8 +264,14 @@ def _share(part: int, whole: int) -> Share:
     return "much" if part > _NOTABLE_SHARE * whole else "little"
 
 
+def _is_plain_file(path: str | None) -> bool:
+    """Whether there is a file, and it is no program and no library."""
+    return bool(path) and not is_elf_file(path)
+
+
 def _main_file(memory: _Memory) -> str:
-    if sum(memory.files.values()) <= max(memory.total, memory.shared):
+    is_main = sum(memory.files.values()) > max(memory.total, memory.shared)
+    if not is_main or 2 * memory.file_misses < memory.all_misses:
         return ""
     return max(memory.files, key=lambda path: memory.files[path])
 

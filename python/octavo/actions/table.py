@@ -68,7 +68,8 @@ class Subject:
     stacks: bool = False
     """Whether stacks have most of its data misses."""
     file: str = ""
-    """The file with most data, where files hold more than its own memory and shared memory."""
+    """The file with most data, where files hold more than its own memory and shared memory, and
+    have most of its data misses."""
     pool_pages: int = 0
     """Pages of hugetlbfs that its memory takes; 0 where that is not known."""
     untouched_pages: int = 0
