@@ -312,7 +312,10 @@ def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
         "madvise(address, 8388608, MADV_HUGEPAGE);"
     )
     file = actions_for(region_advice("buffer data"), found)
-    assert kinds(file) == ["thp", "madvise"]
+    assert kinds(file) == ["mount", "madvise"]
+    never = "sudo mount -o remount,huge=never /dev/shm"
+    assert [action.record()["undo"] for action in file] == [never, never]
+    assert "restoring" not in file[0].record()
     assert file[0].command == "sudo mount -o remount,huge=always /dev/shm\nPROGRAM ARGUMENTS"
     assert file[1].command == (
         "sudo mount -o remount,huge=advise /dev/shm\nmadvise(address, 8388608, MADV_HUGEPAGE);"

@@ -242,6 +242,14 @@ def test_settings_that_change_for_every_program_are_reported() -> None:
     assert message not in text()
 
 
+def test_a_mount_option_is_not_measured_by_verify() -> None:
+    """`octavo verify` sets no mount options: it would measure the program as it is."""
+    action = act("mount", "mount -o huge=always /dev/shm\nserver", undo="mount -o huge=never")
+    found = answer(item("data", HUGE, (0.02, 0.08, 0.19), actions=[action]))
+    assert (found.undo, found.verify) == ("mount -o huge=never", "")
+    assert "change settings for every program until reboot" in found.text
+
+
 def test_regions_are_advised_where_the_whole_program_is_refused() -> None:
     arena = act("malloc", "M=1 server")
     regions = [

@@ -402,13 +402,10 @@ class _Chooser:
                 as_root(f"mount -o remount,huge={word} {_SHM.rstrip('/')}")
                 for word in ("always", "advise", "never")
             )
-            text = (
-                "Files there get 2 MiB pages unasked, of every program, until reboot or "
-                f"`{never}`, which is the kernel's default."
-            )
-            yield Action("thp", text, f"{always}\n{self.program}")
+            text = "Files there get 2 MiB pages unasked, of every program, until reboot."
+            yield Action("mount", text, f"{always}\n{self.program}", restoring=never)
             asking = self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
-            yield replace(asking, command=f"{advise}\n{asking.command}")
+            yield replace(asking, command=f"{advise}\n{asking.command}", restoring=never)
             return
         yield from self._lines_for_shared(size)
         needed = needed_for_shared(self.host, "advise") or {}

@@ -21,8 +21,8 @@ class Action:
     """One thing to do, or to know before doing anything."""
 
     kind: str
-    """note (nothing to run), thp, mthp, malloc, runtime, madvise, hugetlbfs, file, linker, prctl
-    or apply."""
+    """note (nothing to run), thp, mthp, malloc, runtime, madvise, hugetlbfs, mount, file, linker,
+    prctl or apply."""
     text: str
     command: str = ""
     """Lines of shell to paste: the settings that differ from now, then the program. For the kinds
@@ -41,6 +41,8 @@ class Action:
     """Every system-wide file that decides the result, by absolute path, with the value it needs."""
     now: Mapping[str, str] = field(default_factory=dict)
     """The values of these files when they were read."""
+    restoring: str = ""
+    """A line of shell that undoes a change of no file of `settings`, such as a mount option."""
     caution: str = ""
     """The part of the text to show beside the command: when it has no effect, and its side
     effects."""
@@ -55,7 +57,7 @@ class Action:
     @property
     def system_wide(self) -> bool:
         """Whether it changes a setting that other programs share."""
-        return bool(self.changes)
+        return bool(self.changes or self.restoring)
 
     def does_something(self, program: Sequence[str]) -> bool:
         """Whether the action changes anything for the program of a command line, under the present
@@ -71,7 +73,8 @@ class Action:
     @property
     def undo(self) -> str:
         """Lines of shell that restore the settings as they were read; empty where none changes."""
-        return "\n".join(write_setting(path, self.now[path]) for path in reversed(self.changes))
+        lines = [write_setting(path, self.now[path]) for path in reversed(self.changes)]
+        return "\n".join([*lines, self.restoring] if self.restoring else lines)
 
     def words(self, program: Sequence[str]) -> list[str]:
         """The program's command line under this action, without settings and environment."""
@@ -112,7 +115,7 @@ class Action:
             "undo": self.undo,
         }
         always = ("kind", "text", "command")
-        del record["now"]
+        del record["now"], record["restoring"]
         return {name: value for name, value in record.items() if value or name in always}
 
 
