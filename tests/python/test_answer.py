@@ -126,8 +126,11 @@ def test_the_reason_to_keep_small_pages_is_reported() -> None:
     little = [item(stream, BASE, (0.0, 0.004, 0.1)) for stream in ("fetch", "data")]
     assert answer(*little).text == (
         "Which page size? Keep 4 KiB: the gain expected on zen3 is too small; larger pages would "
-        "save about 0.8% (0.0% to 20.0%) of the time (walk cost measured)."
+        "save about 0.8% (0.0% to 20.0%) of the time (walk cost measured). Not certain: the high "
+        "estimate is 20.0%; measure before you rule them out."
     )
+    certain = [item(stream, BASE, (0.0, 0.004, 0.024)) for stream in ("fetch", "data")]
+    assert "Not certain" not in answer(*certain).text
     assert answer(*little, walks=147).text == (
         "Which page size? Keep 4 KiB: no gain is expected on zen3, which has only 147 page walks "
         "here."

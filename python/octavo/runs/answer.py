@@ -30,6 +30,9 @@ _LOAD = "LOAD"
 _SAME_LOAD = "# Give the server the same load again."
 _LITTLE_SECONDS = 0.1
 """Least time that a sentence mentions."""
+_NOTABLE_TIMES = 5
+"""How many times the smallest gain that is worth a change the high estimate is, where the answer is
+to keep 4 KiB, from which on it is called not certain."""
 _NAMED = 4
 """Limit of regions that a sentence names."""
 
@@ -52,6 +55,8 @@ class Answer:
     """Lines of shell that measure the gain; empty without a program."""
     simulate: str = ""
     """Lines of shell that simulate the gain; empty where that is not known to be possible."""
+    is_uncertain: bool = False
+    """Whether a gain within its interval would change the decision."""
 
     def record(self) -> Record:
         """Plain data for the JSON."""
@@ -182,7 +187,8 @@ def answer_of(
         )
         if is_simulated and simulation:
             simulate = f"{_SAME_LOAD}\n{simulation}" if is_server else simulation
-    return Answer(text, True, gain, growth, lines, undo, verify, simulate)
+    is_uncertain = gain.low < limits.min_gain
+    return Answer(text, True, gain, growth, lines, undo, verify, simulate, is_uncertain)
 
 
 def _verify(
@@ -331,7 +337,7 @@ def _keep(
             f"{limits.max_growth:.0%} more memory (--max-growth)."
         )
         return Answer(text, False, gain)
-    text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
+    text, is_uncertain = f"Which page size? Keep 4 KiB: no gain is expected on {machine}", False
     saves = f"would {gain.consequence} ({cost_label})"
     by_faults = (gain.is_expected or gain.is_loss) and any(
         item.get("page_faults_base") for item in whole
@@ -351,12 +357,18 @@ def _keep(
         if gain.is_expected:
             text = f"Which page size? Keep 4 KiB: the gain expected on {machine} is too small"
         text += f"; larger pages {saves}"
+        is_uncertain = gain.is_expected and gain.high >= _NOTABLE_TIMES * limits.min_gain
+        if is_uncertain:
+            text += (
+                f". Not certain: the high estimate is {format_share(gain.high)}; measure before "
+                "you rule them out"
+            )
     else:
         text = (
             f"Which page size? Keep 4 KiB: neither code nor data alone gains {limits.min_gain:.0%} "
             f"on {machine}; larger pages for both {saves}"
         )
-    return Answer(f"{text}.", False, gain)
+    return Answer(f"{text}.", False, gain, is_uncertain=is_uncertain)
 
 
 def _saves_few_walks(item: Record, limits: Thresholds) -> bool:

@@ -231,8 +231,7 @@ def advice_records(
         text = answered.text
         _label_once(costs.label(), text, records)
         is_assumed = costs.source == "preset"
-        is_uncertain = answered.gain.low < limits.min_gain
-        if answered.changes and is_assumed and costs.is_of_host and is_uncertain:
+        if is_assumed and costs.is_of_host and answered.is_uncertain:
             text += _CALIBRATION_HELPS
         if answered.changes and is_assumed and costs.counts_faults and reports_free_memory():
             text += _FREE_MEMORY_CAUTION
