@@ -140,7 +140,7 @@ def test_few_walks_are_no_gain_even_with_many_misses_of_a_small_tlb() -> None:
     message = (
         "Little gain expected: page walks are 0.030 per 1000 instructions, and 2 MiB pages would"
     )
-    assert f"{message} save about 0.1% (" in advice.text
+    assert f"{message} save about 0.3% (" in advice.text
     fewer = advise(10_000, instructions=19 * 10**9).text
     assert "No gain expected: page walks are <0.001 per 1000 instructions" in fewer
     assert "would save less than 0.1% of the time" in fewer
@@ -568,6 +568,11 @@ def test_few_page_faults_are_no_gain_even_in_a_short_run(tmp_path: Path) -> None
 
 def test_walks_cost_more_where_the_page_table_is_large() -> None:
     small, large = estimated().walk(4 * KIB, 16 * MIB), estimated().walk(4 * KIB, 64 * GIB)
+    # Measured in virtual machines where each load waits for the one before, and with 24 at once: on
+    # a Zen 3 100 to 140 cycles and 11 to 15, on a Zen 4 76 to 128 and 19 to 25.
+    assert 50 < small.median < 70
+    native = replace(estimated(), is_nested=False).walk(4 * KIB, 16 * MIB)
+    assert native.median < small.median / 3
     assert small.median < large.median
     assert small.low <= small.median <= small.high
     assert estimated().walk(2 * MIB, 64 * GIB).median < large.median

@@ -5,7 +5,8 @@ A walk reads the page-table entries that miss in the walk caches: mostly one, fr
 holds it. So the estimate is the latency of the smallest cache of which the page table's last level
 takes no more than half; its bounds are the next faster and the next slower cache. In a virtual
 machine each of these reads also walks the host's page table, which is assumed to double the cost,
-or to triple it at worst.
+or to triple it at worst. The host's entries for pages that lie apart share no lines, so they are
+assumed to come from that cache and from the next slower one, half of them each.
 """
 
 from __future__ import annotations
@@ -174,12 +175,17 @@ class WalkCosts:
             return self.measured[size] if nearest is None else nearest
         at = self._level(touched_bytes / size * _ENTRY_BYTES, self.first_for_walks)
         near, far = max(at - 1, self.first_for_walks), min(at + 1, len(self.caches) - 1)
-        factors = _NESTED if self.is_nested else (1.0, 1.0, 1.0)
         low, median, high = (
-            factor * (self.caches[level].latency_cycles + self.overhead_cycles)
-            for factor, level in zip(factors, (near, at, far), strict=True)
+            float(self.caches[level].latency_cycles + self.overhead_cycles)
+            for level in (near, at, far)
         )
-        return Spread(low, median, high)
+        if not self.is_nested:
+            return Spread(low, median, high)
+        if far < len(self.caches) - 1:
+            median = (median + high) / 2
+        return Spread(
+            *(factor * of for factor, of in zip(_NESTED, (low, median, high), strict=True))
+        )
 
     def faults(self, size: int, count: int, again: int = 0) -> Spread | None:
         """Cycles of `count` page faults that each give a page of `size`: measured, or estimated
