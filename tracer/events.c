@@ -220,6 +220,21 @@ static Bool malloc_maps(ThreadId tid, ULong flags)
           && is_of_c_library(frames[1]);
 }
 
+/* The flags of MAP_HUGETLB for a file on hugetlbfs or of memfd_create with MFD_HUGETLB, which is
+   mapped without them; 0 for other files. */
+static ULong pages_of_file(ULong fd)
+{
+   ULong type_and_page[16] = {0};
+   /* A filter that forbids the call would end the process. */
+   if (!ring_slot->seccomp)
+      raw_syscall(__NR_fstatfs, fd, (ULong)(Addr)type_and_page, 0, 0, 0, 0);
+   if (type_and_page[0] != 0x958458F6)
+      return 0;
+   ULong log2 = 0;
+   while (2UL << log2 <= type_and_page[1]) log2++;
+   return OCTAVO_MAP_HUGETLB | log2 << OCTAVO_MAP_HUGE_SHIFT;
+}
+
 static void mapped(ThreadId tid, Addr start, const UWord* args)
 {
    const ULong flags = args[3];
@@ -229,7 +244,7 @@ static void mapped(ThreadId tid, Addr start, const UWord* args)
       map_record(start, args[1], args[2], flags | (malloc_maps(tid, flags) ? OCTAVO_MAP_BY_MALLOC : 0),
                  flags & VKI_MAP_SHARED ? OCTAVO_SHARED : OCTAVO_ANONYMOUS, 0, NULL);
    else
-      map_record(start, args[1], args[2], flags, OCTAVO_FILE, args[5],
+      map_record(start, args[1], args[2], flags | pages_of_file(args[4]), OCTAVO_FILE, args[5],
                  seg ? VG_(am_get_filename)(seg) : NULL);
 }
 

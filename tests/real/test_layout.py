@@ -222,6 +222,36 @@ def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_pat
     assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
 
 
+HUGE_FILE = """
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    size_t bytes = 4 << 20;
+    int file = memfd_create("pool", MFD_HUGETLB);
+    if (file < 0 || ftruncate(file, bytes)) { perror("memfd_create"); return 77; }
+    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) { perror("mmap"); return 77; }
+    at[0] = at[bytes - 1] = 1;
+}
+"""
+
+
+def test_a_file_of_hugetlbfs_has_huge_pages(octavo: Octavo, tmp_path: Path):
+    """It is mapped without MAP_HUGETLB."""
+    source, binary = tmp_path / "pool.c", tmp_path / "pool"
+    source.write_text(HUGE_FILE)
+    subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
+    traced = octavo([binary])
+    if traced.status == 77:
+        pytest.skip(f"no huge pages are set aside: {traced.stderr.decode().strip()}")
+    assert traced.document is not None
+    rows = [row for row in traced.document["rows"] if row.get("counter") == "hugetlb_bytes"]
+    found = [(row["region"], row["value"]) for row in rows if row["value"]]
+    assert found == [("memfd:pool data", 4 * MIB)]
+
+
 ADVISED = """
 #define _GNU_SOURCE
 #include <sys/mman.h>
