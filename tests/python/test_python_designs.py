@@ -219,9 +219,20 @@ def test_a_copy_counts_in_a_guest_what_the_native_design_counts(
         assert result.design("Mine").counts["walker.host", "walks"] > 0
 
 
+TOO_SMALL = "it makes pages of 8KiB, which the page tables of Lru do not have: give one of base, "
+
+
 def test_a_host_policy_that_it_cannot_translate_is_refused(lru: Any) -> None:
-    with pytest.raises(octavo.OctavoError, match="makes pages of 8KiB"):
+    with pytest.raises(octavo.OctavoError, match=f"^host.policy = tps: {TOO_SMALL}") as raised:
         octavo.sim(TRACES[0], "skylake", [lru], host_policy="tps")
+    assert "tps" not in str(raised.value).partition("give one of")[2]
+
+
+def test_a_policy_that_it_cannot_translate_is_refused(lru: Any) -> None:
+    tailored = type("Lru", (lru,), {"policy": "tps"})
+    with pytest.raises(octavo.OctavoError, match=f"^Lru: policy = tps: {TOO_SMALL}") as raised:
+        octavo.sim(TRACES[0], "skylake", [tailored])
+    assert "tps" not in str(raised.value).partition("give one of")[2]
 
 
 # --- sweeps --------------------------------------------------------------------------------------

@@ -216,12 +216,14 @@ fn check_merging(system: &OsConfig) -> Result<(), ConfigError> {
     }
 }
 
-fn own_policy(host: &HostConfig) -> Result<Option<OsConfig>, ConfigError> {
+/// The policy of a host that has one of its own.
+pub(super) fn own_policy(host: &HostConfig) -> Result<Option<OsConfig>, ConfigError> {
     let wrong = |error| refused(host, format!("{error}"));
     host.own_policy(&policies()).map_err(wrong)
 }
 
-fn refused(host: &HostConfig, why: String) -> ConfigError {
+/// The error of a host's policy.
+pub(super) fn refused(host: &HostConfig, why: String) -> ConfigError {
     ConfigError::HostPolicy { policy: host.policy.clone(), why }
 }
 
@@ -241,8 +243,7 @@ impl TranslationHardware {
                 format!("{name} needs {needed} of the host, too: give {remedy}, or \"design\""),
             ));
         }
-        let supported = self.sizes.list();
-        match policy.required_sizes().into_iter().find(|size| !supported.contains(size)) {
+        match self.sizes.unsupported(&policy) {
             None => Ok(()),
             Some(size) => Err(refused(
                 host,

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use octavo_config::{FirstLevel, MachineConfig};
 use octavo_hw::Asid;
-use octavo_os::policy::OsConfig;
+use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize};
 
 use super::build;
-use super::registry::{MachineResult, Setup, TranslationHardware};
+use super::registry::{MachineResult, Setup, TranslationHardware, policies};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
@@ -39,22 +39,39 @@ pub trait OutsideLevel: Send {
 /// Makes the level of a core.
 pub type MakeLevel = Arc<dyn Fn() -> Called<Box<dyn OutsideLevel>> + Send + Sync>;
 
-/// Stands for the hardware in the machine's footprint and in the fit of policies.
+/// Stands for the hardware in the machine's footprint.
 pub(super) const HARDWARE: TranslationHardware = TranslationHardware::new("outside", refuse);
 
 fn refuse(_: &MachineConfig, _: &Setup, _: &OsConfig) -> MachineResult {
     unreachable!("machine() makes it")
 }
 
-/// A machine whose cores have such levels.
+/// Rejects a policy with pages that the page tables of the design `name` do not have.
+pub(super) fn check_sizes(name: &str, policy: &PolicyConfig) -> Result<(), String> {
+    let Some(size) = HARDWARE.sizes.unsupported(policy) else { return Ok(()) };
+    let policies = policies();
+    let allowed =
+        policies.iter().filter(|entry| HARDWARE.sizes.unsupported(&(entry.usual)()).is_none());
+    let allowed: Vec<_> = allowed.map(|entry| entry.name).collect();
+    Err(format!(
+        "it makes pages of {size}, which the page tables of {name} do not have: give one of {}",
+        allowed.join(", ")
+    ))
+}
+
+/// The machine of the design `name`, whose cores have such levels.
 pub(super) fn machine(
+    name: &str,
     config: &MachineConfig,
     setup: &Setup,
     os: &OsConfig,
     make: &MakeLevel,
 ) -> MachineResult {
-    if let Some(host) = &config.host {
-        HARDWARE.check_host(host)?;
+    if let Some(host) = &config.host
+        && let Some(own) = build::own_policy(host)?
+    {
+        check_sizes(name, &own.policy)
+            .map_err(|why| ConfigError::Host(Box::new(build::refused(host, why))))?;
     }
     let latency_cycles = config.tlb.l2.as_ref().map_or(0, |l2| l2.hit_latency_cycles);
     build::machine(config, setup, os, || {

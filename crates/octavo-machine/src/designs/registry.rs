@@ -200,6 +200,12 @@ impl Sizes {
         format!("the hardware {}", names.collect::<Vec<_>>().join(" or "))
     }
 
+    /// The first size of the pages that a policy makes which these do not include.
+    pub fn unsupported(self, policy: &PolicyConfig) -> Option<PageSize> {
+        let supported = self.list();
+        policy.required_sizes().into_iter().find(|size| !supported.contains(size))
+    }
+
     /// The sizes above 4 KiB.
     pub fn list(self) -> Vec<PageSize> {
         let all = PageSize::BASE.log2() + 1..=PageSize::LARGEST.log2();

@@ -97,6 +97,16 @@ pub enum SpecError {
         /// The hardware that supports it.
         remedy: String,
     },
+    /// A policy with pages of a size that no design outside of the simulator translates.
+    #[error("{design}: policy = {policy}: {why}")]
+    OutsidePolicy {
+        /// The name of the design.
+        design: String,
+        /// The policy.
+        policy: String,
+        /// The error and the remedy.
+        why: String,
+    },
 }
 
 impl DesignSpec {
@@ -153,7 +163,11 @@ impl DesignSpec {
         let os = registry::policies()
             .parse(policy)
             .map_err(|error| SpecError::of_policy(name, None, error))?;
-        check_fit(&outside::HARDWARE, policy, &os)?;
+        outside::check_sizes(name, &os.policy).map_err(|why| SpecError::OutsidePolicy {
+            design: quoted(name),
+            policy: policy.to_owned(),
+            why,
+        })?;
         let (hardware, settings) = (&outside::HARDWARE, Vec::new());
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings, outside: Some(make) })
     }
@@ -161,7 +175,7 @@ impl DesignSpec {
     /// Builds the design's machine from the [machine](Self::machine) with its settings.
     pub fn make(&self, machine: &MachineConfig, setup: &Setup) -> MachineResult {
         match &self.outside {
-            Some(make) => outside::machine(machine, setup, &self.os, make),
+            Some(make) => outside::machine(&self.name, machine, setup, &self.os, make),
             None => self.hardware.make(machine, setup, &self.os),
         }
     }
@@ -227,9 +241,7 @@ fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Res
             remedy: requirement.remedy(),
         });
     }
-    let supported = hardware.sizes.list();
-    let mut sizes = os.policy.required_sizes().into_iter();
-    match sizes.find(|size| !supported.contains(size)) {
+    match hardware.sizes.unsupported(&os.policy) {
         None => Ok(()),
         Some(size) => Err(SpecError::UnsupportedSize {
             hardware: hardware.name,
