@@ -300,6 +300,17 @@ def test_a_setting_without_effect_is_named_with_the_reason(
         assert why in message[0]
 
 
+def test_a_setting_of_a_design_that_does_not_use_it_is_named() -> None:
+    designs = ["colt_sa:colt.range_pages=8", "colt:colt.range_pages=8", "granule+fixed:size=16KiB"]
+    result = octavo.sim(STRIDED, designs=designs, max_instructions=5000)
+    notes = [text for text in remarks(result) if "has no effect" in text]
+    assert notes == [
+        "The setting `colt.range_pages=8` of `colt_sa:colt.range_pages=8` has no effect in this "
+        "run: the design does not use it (it affects colt, colt_fa)."
+    ]
+    assert set(notes) <= set(result.document()["run"]["notes"])
+
+
 UPDATES = "synth:gups?table=2MiB&updates=7k"
 EVENTS: dict[str, Any] = {
     "softvm.rates.protections_per_billion": 1_000_000,

@@ -24,6 +24,14 @@ def unused_settings(configuration: SimConfiguration, timing: Timing) -> Iterator
         why = _why_unused(setting.partition("=")[0].strip(), configuration, timing)
         if why is not None:
             yield f"The setting `{quoted(setting)}` has no effect in this run: {why}."
+    for design in configuration.designs:
+        for setting in design.split(":")[1:]:
+            users = _designs_with(setting.partition("=")[0])
+            if users and _hardware(design) not in users:
+                yield (
+                    f"The setting `{quoted(setting)}` of `{quoted(design)}` has no effect in this "
+                    f"run: the design does not use it (it affects {', '.join(sorted(users))})."
+                )
 
 
 def _why_unused(key: str, configuration: SimConfiguration, timing: Timing) -> str | None:
