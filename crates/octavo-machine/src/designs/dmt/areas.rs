@@ -88,7 +88,8 @@ impl Tea {
 }
 
 impl Part {
-    /// Whether the part and a mapping outside it occupy enough of the addresses around both to be one part.
+    /// Whether the part and a mapping outside it occupy enough of the addresses around both to be one part. The part
+    /// occupies all of its addresses, also those between the mappings of which it was merged.
     pub fn may_merge(&self, mapping: &Pages, rules: &DmtSettings) -> bool {
         let both = u128::from(len(&self.pages) + len(mapping));
         let all = u128::from(len(&hull(&self.pages, mapping)));

@@ -10,8 +10,9 @@
 //!   miss of the second-level TLB in such a part, hardware reads the entries of both sizes together, if the part has
 //!   areas for both; the slower read counts. An address in no part is *uncovered*: the radix tree is walked, through
 //!   the walk caches.
-//! - Mappings share an area and a register if they occupy nearly all addresses from the first to the last. Small
-//!   mappings have no area, nor has a mapping for which no register is left.
+//! - Mappings share an area and a register if they occupy nearly all addresses from the first to the last. Addresses
+//!   between mappings that share one already count as occupied, as in the authors' kernel. Small mappings have no area,
+//!   nor has a mapping for which no register is left.
 //! - A mapping that grows beyond its area gets a new one, twice as long, into which the nodes move. Each move copies
 //!   512 entries.
 //! - In a guest, both tables have areas. A walk reads the guest's entry and the host's entry of the page: two reads, if
