@@ -160,6 +160,11 @@ pub fn design_tables() -> DesignTables {
     tables.with_policies(policies())
 }
 
+/// Whether a key is `table`, or one of this table.
+fn is_in(key: &str, table: &str) -> bool {
+    key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 impl Family {
     /// Designs without settings of their own.
     pub const fn new(
@@ -243,10 +248,7 @@ impl TranslationHardware {
 
     /// Whether a key of the settings of its family affects it.
     fn uses(&self, key: &str) -> bool {
-        let is_in = |table: &&str| {
-            key.strip_prefix(*table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        !self.unused_settings.iter().any(is_in)
+        !self.unused_settings.iter().any(|table| is_in(key, table))
     }
 
     /// Builds a machine with this hardware and operating system, without checking their fit; a host is
@@ -281,8 +283,7 @@ mod tests {
         for family in families() {
             let settings = family.settings.map_or_else(Vec::new, |table| table.default_settings());
             for unused in family.hardware.iter().flat_map(|hardware| hardware.unused_settings) {
-                let is_in = |key: &str| key == *unused || key.starts_with(&format!("{unused}."));
-                assert!(settings.iter().any(|(key, _)| is_in(key)), "{unused}");
+                assert!(settings.iter().any(|(key, _)| is_in(key, unused)), "{unused}");
             }
         }
     }
