@@ -71,10 +71,7 @@ impl MachineConfig {
 }
 
 fn check_levels(key: &str, levels: u8) -> Result<(), InvalidValue> {
-    if (4..=5).contains(&levels) {
-        return Ok(());
-    }
-    Err(InvalidValue::new(format!("{key}.levels"), levels, "give 4 or 5"))
+    check_range(&format!("{key}.levels"), levels, 4, 5)
 }
 
 fn check_name(name: &str) -> Result<(), InvalidValue> {

@@ -178,7 +178,9 @@ impl DesignTables {
     /// that was there `before`, or the bounds that the checks set for a number.
     fn with_better_advice(&self, wrong: InvalidValue, tree: &Tree, before: &Table) -> InvalidValue {
         let Some(given) = tree.given(&wrong.key) else { return wrong };
-        if let Some(table) = table_at(before, &wrong.key) {
+        if table_at(&tree.tables, &wrong.key).is_none()
+            && let Some(table) = table_at(before, &wrong.key)
+        {
             let keys: Vec<&str> = table.iter().map(|(key, _)| key).collect();
             let advice = format!("it is a table; give a key in it: {}", any_of(&keys));
             return InvalidValue::new(wrong.key, given, advice);

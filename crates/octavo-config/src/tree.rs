@@ -166,7 +166,7 @@ impl Tree {
         }
     }
 
-    /// The text of the value at a key such as `tlb.l2.main.page_sizes[1]`, if it is a value.
+    /// The text of the value or the table at a key such as `tlb.l2.main.page_sizes[1]`.
     pub fn given(&self, key: &str) -> Option<String> {
         let (key, place) = match key.strip_suffix(']').and_then(|key| key.rsplit_once('[')) {
             Some((key, place)) => (key, Some(place.parse().ok()?)),
@@ -177,12 +177,12 @@ impl Tree {
         for part in tables.split('.').filter(|part| !part.is_empty()) {
             table = table.get(part)?.as_table_like()?;
         }
-        let value = table.get(last)?.as_value()?;
+        let item = table.get(last).filter(|item| !item.is_array_of_tables())?;
+        let value = item.clone().into_value().ok()?;
         let mut value = match place {
             None => value,
-            Some(place) => value.as_array()?.get(place)?,
-        }
-        .clone();
+            Some(place) => value.as_array()?.get(place)?.clone(),
+        };
         value.decor_mut().clear();
         Some(shortened(&value.to_string()))
     }

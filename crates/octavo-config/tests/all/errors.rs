@@ -39,7 +39,20 @@ fn advice_on_numbers_has_the_bounds_that_are_accepted() {
         advice("tlb.l1d.hit_latency_cycles=3"),
         "tlb.l1d.hit_latency_cycles = 3: give 0: a first level is looked up beside the first-level cache"
     );
-    assert_eq!(advice("page_table.levels=300"), "page_table.levels = 300: give 4 or 5");
+    assert_eq!(advice("core.count={}"), format!("core.count = {{}}: {count}"));
+    assert_eq!(advice("core.count={a=1}"), format!("core.count = {{ a = 1 }}: {count}"));
+    assert_eq!(
+        advice("page_table.levels=true"),
+        "page_table.levels = true: give a whole number from 4 to 5"
+    );
+    assert_eq!(
+        advice("memory.bytes={}"),
+        "memory.bytes = {}: give a size such as 4096, \"64KiB\" or \"1.5GiB\""
+    );
+    assert_eq!(
+        advice("page_table.levels=300"),
+        "page_table.levels = 300: give a whole number from 4 to 5"
+    );
 }
 
 #[test]
@@ -242,8 +255,8 @@ fn invalid_values_are_rejected() {
             "memory.tiers.far.share = 1e300: give a share above 0, and at most 1",
         ),
         ("core.base_cpi=fast", "core.base_cpi = \"fast\": give a number"),
-        ("page_table.levels=6", "page_table.levels = 6: give 4 or 5"),
-        ("page_table.levels=300", "page_table.levels = 300: give 4 or 5"),
+        ("page_table.levels=6", "page_table.levels = 6: give a whole number from 4 to 5"),
+        ("page_table.levels=300", "page_table.levels = 300: give a whole number from 4 to 5"),
         (
             "walker.start=with-look-up",
             "walker.start = \"with-look-up\": give after-lookup or with-lookup; did you mean \

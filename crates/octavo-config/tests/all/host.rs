@@ -91,7 +91,7 @@ fn invalid_values_are_rejected_with_one_sentence() {
     );
     assert_eq!(
         error(&["host.page_table.levels=3"]),
-        "--set: host.page_table.levels = 3: give 4 or 5"
+        "--set: host.page_table.levels = 3: give a whole number from 4 to 5"
     );
     assert!(
         error(&["host.tlb.fill=victim"])
