@@ -63,17 +63,29 @@ impl Bits {
     /// Adds `number`, which must not be a member.
     #[inline]
     pub fn insert(&mut self, number: u64) {
-        debug_assert!(number < self.length && !self.contains(number));
-        self.members += 1;
-        let mut at = number;
+        self.insert_all(number, 1);
+    }
+
+    /// Adds `first` plus the place of each bit that is set in `numbers`: none of them a member, all of them in one word.
+    #[inline]
+    pub fn insert_all(&mut self, first: u64, numbers: u64) {
+        if numbers == 0 {
+            return;
+        }
+        let (mut at, mut added) = (first, numbers << (first & 63));
+        debug_assert_eq!(added.count_ones(), numbers.count_ones());
+        debug_assert!(first + u64::from(numbers.ilog2()) < self.length);
+        debug_assert_eq!(self.levels[0][(first >> WORD_LOG2) as usize] & added, 0);
+        self.members += u64::from(numbers.count_ones());
         for level in &mut self.levels {
             let word = &mut level[(at >> WORD_LOG2) as usize];
             let was_empty = *word == 0;
-            *word |= 1 << (at & 63);
+            *word |= added;
             if !was_empty {
                 return;
             }
             at >>= WORD_LOG2;
+            added = 1 << (at & 63);
         }
     }
 

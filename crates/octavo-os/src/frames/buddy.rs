@@ -32,6 +32,24 @@ pub struct Buddy {
     tiers: Vec<u64>,
 }
 
+/// One bit for each frame of a region of [`Order::HUGE`].
+pub type RegionFrames = [u64; (Order::HUGE.frames() / 64) as usize];
+
+/// The bits of a word at even places.
+const EVEN_BITS: u64 = 0x5555_5555_5555_5555;
+
+/// The bits of a word at even places, side by side; those at odd places are not set.
+fn even_bits(word: u64) -> u64 {
+    let steps = [
+        (1, 0x3333_3333_3333_3333),
+        (2, 0x0f0f_0f0f_0f0f_0f0f),
+        (4, 0x00ff_00ff_00ff_00ff),
+        (8, 0x0000_ffff_0000_ffff),
+        (16, 0x0000_0000_ffff_ffff),
+    ];
+    steps.into_iter().fold(word, |bits, (shift, kept)| (bits | bits >> shift) & kept)
+}
+
 impl Buddy {
     /// Memory of `frames` free frames, with blocks of up to `largest`.
     pub fn all_free(frames: u64, largest: Order) -> Self {
@@ -140,6 +158,30 @@ impl Buddy {
         }
         self.free_frames -= order.frames();
         true
+    }
+
+    /// Allocates single frames of the free region of [`Order::HUGE`] at `region`: those whose bits are set in `frames`,
+    /// at least one. Leaves the blocks that [`Buddy::allocate_at`] leaves for one frame after the other.
+    pub fn allocate_frames(&mut self, region: FrameNumber, frames: &RegionFrames) {
+        let top = self.largest.min(Order::HUGE);
+        for block in 0..Order::HUGE.frames() / top.frames() {
+            let was_free = self.allocate_at(region.plus(block * top.frames()), top);
+            debug_assert!(was_free, "the region at frame {} is free", region.raw());
+        }
+        let mut free = frames.map(|word| !word);
+        self.free_frames += free.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        for order in top.and_smaller() {
+            let words = (Order::HUGE.frames() >> order.raw()).div_ceil(64) as usize;
+            let mut larger = RegionFrames::default();
+            for (at, word) in free[..words].iter().enumerate() {
+                let pairs = if order < top { word & (word >> 1) & EVEN_BITS } else { 0 };
+                let (alone, first) = (word & !(pairs * 0b11), region.raw() >> order.raw());
+                self.free[order.index()].insert_all(first + 64 * at as u64, alone);
+                self.orders_with_any |= u32::from(alone != 0) << order.raw();
+                larger[at / 2] |= even_bits(pairs) << (32 * (at % 2));
+            }
+            free = larger;
+        }
     }
 
     /// Allocates the lowest `blocks` contiguous blocks of the largest order. `None` if there are none.
@@ -269,6 +311,46 @@ impl Buddy {
         bits.remove(block);
         if bits.count() == 0 {
             self.orders_with_any &= !(1 << order);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_oracle::cases;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(cases(64))]
+
+        #[test]
+        fn frames_of_a_region_leave_the_blocks_of_single_allocations(
+            largest in prop_oneof![0u8..=10, Just(18)],
+            region in 0u64..4,
+            some in any::<RegionFrames>(),
+            others in any::<RegionFrames>(),
+            is_dense in any::<bool>(),
+        ) {
+            // A half of the frames, or a quarter, so that larger blocks stay free; at least one.
+            let mut frames: RegionFrames = std::array::from_fn(|at| match is_dense {
+                true => some[at],
+                false => some[at] & others[at] & some[7 - at].rotate_left(11),
+            });
+            frames[3] |= 1;
+            let mut all = Buddy::all_free(2500, Order::new(largest).unwrap());
+            let mut one_by_one = all.clone();
+            let region = FrameNumber::new(region * Order::HUGE.frames());
+            all.allocate_frames(region, &frames);
+            for at in 0..Order::HUGE.frames() {
+                if frames[at as usize / 64] >> (at % 64) & 1 == 1 {
+                    prop_assert!(one_by_one.allocate_at(region.plus(at), Order::BASE));
+                }
+            }
+            prop_assert!(all.iter().eq(one_by_one.iter()));
+            prop_assert_eq!(all.free_frames(), one_by_one.free_frames());
+            prop_assert_eq!(all.orders_with_any, one_by_one.orders_with_any);
         }
     }
 }

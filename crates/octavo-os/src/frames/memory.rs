@@ -5,7 +5,7 @@ use std::ops::Range;
 use octavo_types::FrameNumber;
 
 use super::block_set::BlockSet;
-use super::buddy::Buddy;
+use super::buddy::{Buddy, RegionFrames};
 use super::chunks::ChunkBitmaps;
 use super::hole_bitmaps::HoleBitmaps;
 use super::ledger::{Ledger, Owner, frames_of};
@@ -263,6 +263,25 @@ impl Frames {
             self.ledger.assign(frame, order.frames(), owner);
         }
         was_free
+    }
+
+    /// Allocates single frames of a free region of [`Order::HUGE`] for `owner`: those whose bits are set in `frames`, at
+    /// least one.
+    pub(super) fn allocate_frames(
+        &mut self,
+        region: FrameNumber,
+        frames: &RegionFrames,
+        owner: Owner,
+    ) {
+        self.buddy.allocate_frames(region, frames);
+        for (at, word) in frames.iter().enumerate() {
+            let mut bits = *word;
+            while bits != 0 {
+                let frame = 64 * at as u64 + u64::from(bits.trailing_zeros());
+                self.ledger.assign(region.plus(frame), 1, owner);
+                bits &= bits - 1;
+            }
+        }
     }
 
     /// Frees the block of `order` at `frame`, regardless of its owner; it may be a part of an allocated

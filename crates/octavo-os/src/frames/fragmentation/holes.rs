@@ -6,6 +6,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use super::sampler::{below, choose_among, part_of};
 use super::{FragmentationError, check_share};
+use crate::frames::buddy::RegionFrames;
 use crate::frames::{Frames, MemoryShape, Order, Owner};
 
 /// The layout of the holes of a region.
@@ -99,16 +100,21 @@ impl Holes {
         let all = Order::HUGE.frames();
         let holes = part_of(all, self.fraction);
         let clustered_at = below(random, all - holes + 1);
+        if holes == 0 {
+            return;
+        }
+        let (mut places, mut part_begins) = (RegionFrames::default(), 0);
         for hole in 0..holes {
             let place = match self.layout {
                 HoleLayout::Clustered => clustered_at + hole,
                 HoleLayout::Dispersed => {
-                    let (low, high) = (hole * all / holes, (hole + 1) * all / holes);
-                    low + below(random, high - low)
+                    let (low, next) = (part_begins, (hole + 1) * all / holes);
+                    part_begins = next;
+                    low + below(random, next - low)
                 }
             };
-            let taken = frames.allocate_at(start.plus(place), Order::BASE, self.kind.owner());
-            debug_assert!(taken, "each hole has a place of its own");
+            places[(place / 64) as usize] |= 1 << (place % 64);
         }
+        frames.allocate_frames(start, &places, self.kind.owner());
     }
 }
