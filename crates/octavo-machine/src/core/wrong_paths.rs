@@ -242,13 +242,13 @@ impl<V: Lanes> WrongPaths<V> {
     /// Moves the epoch of each lane `by` cycles on.
     pub fn move_epoch(&mut self, by: V) {
         for path in &mut self.paths[..self.used] {
-            path.slots_from = path.slots_from.plus(V::all(self.cycles)).saturating_minus(by);
+            // An epoch does not pass `earliest_request`: on a path under way, these slots are later.
+            path.slots_from = path.slots_from.saturating_minus(by);
             path.redirected = path.redirected.saturating_minus(by);
             // A path whose branch is complete before the epoch is still under way, and 0 would end it.
             let end = path.end.saturating_minus(by).max(V::all(1));
             path.end = path.end.select_at_least(V::all(1), end, V::all(0));
         }
-        self.cycles = 0;
         for times in [&mut self.earliest_request, &mut self.room] {
             *times = times.saturating_minus(by);
         }
