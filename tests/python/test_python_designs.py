@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from array import array
 from pathlib import Path
@@ -144,6 +146,25 @@ def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
             on_progress=lambda progress: read.append(progress["references"]),
         )
     assert max(read, default=0) < 10_000_000_000
+
+
+def test_an_interrupt_ends_a_slow_design_within_a_batch() -> None:
+    """Without small batches, the design is called 90,000 times."""
+
+    class Slow(Nothing):
+        calls = 0
+
+        def look_up(self, space: int, page: int) -> int | None:
+            Slow.calls += 1
+            if Slow.calls == 2_000:
+                os.kill(os.getpid(), signal.SIGINT)
+                # Long enough for the main thread, which stops the simulation.
+                time.sleep(3)
+            return None
+
+    result = octavo.sim("synth:gups?table=64MiB&updates=10G", "skylake", [Slow])
+    assert (result.partial, result.interrupted_by) == (True, signal.SIGINT)
+    assert result.design("Slow").counts["tlb.l2", "accesses"] == Slow.calls < 10_000
 
 
 def test_an_exception_in_the_constructor_has_its_cause(lru: Any) -> None:

@@ -172,6 +172,11 @@ impl DesignSpec {
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings, outside: Some(make) })
     }
 
+    /// Whether its second-level TLB is outside of the simulator.
+    pub fn is_outside(&self) -> bool {
+        self.outside.is_some()
+    }
+
     /// Builds the design's machine from the [machine](Self::machine) with its settings.
     pub fn make(&self, machine: &MachineConfig, setup: &Setup) -> MachineResult {
         match &self.outside {

@@ -31,6 +31,10 @@ use workers::Workers;
 /// Approximate number of accesses per batch. The short streams of tests have several.
 const BATCH_ACCESSES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 
+/// Approximate number of accesses per batch for designs with code outside of the simulator, which may need milliseconds
+/// for an access: an interrupted simulation first plays the batches that wait.
+const BATCH_ACCESSES_OUTSIDE: usize = 1 << 8;
+
 /// How the cycles of a simulation are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Timing {
@@ -124,6 +128,7 @@ pub struct Sim {
     /// Whether dependences are looked for.
     seeks_dependences: bool,
     empty_batch: Batch,
+    batch_accesses: usize,
 }
 
 impl Sim {
@@ -178,6 +183,10 @@ impl Sim {
             has_dependences: false,
             seeks_dependences: true,
             empty_batch: Batch::default(),
+            batch_accesses: match config.designs.iter().any(DesignSpec::is_outside) {
+                true => BATCH_ACCESSES_OUTSIDE,
+                false => BATCH_ACCESSES,
+            },
             config: config.clone(),
         };
         sim.running = sim.begin(None);
@@ -421,7 +430,7 @@ impl WordConsumer for Sim {
         process.counts.execution(segment, addresses);
         self.schedule.executed(segment.instructions());
         self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
-        if self.front.len() >= BATCH_ACCESSES {
+        if self.front.len() >= self.batch_accesses {
             self.submit_batch();
         }
     }

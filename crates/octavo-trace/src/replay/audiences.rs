@@ -11,6 +11,10 @@ use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::{Limits, Region, Window};
 use crate::window_log::WindowLog;
 
+/// After about this many words of a batch, a replay publishes its progress and asks whether it is to stop: an engine may
+/// need milliseconds for each reference.
+const PART_WORDS: usize = 1 << 10;
+
 /// An engine for each stream.
 pub struct Apart<C, F> {
     observer: F,
@@ -36,13 +40,14 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Audience for Apart<C, F> {
         self.streams.insert(identity.stream, window);
     }
 
-    fn words(
+    fn words<'w>(
         &mut self,
         stream: u32,
-        words: &[u64],
+        words: &'w [u64],
         decoder: &mut Decoder,
-    ) -> Result<(), DecodeError> {
-        decoder.decode(words, self.streams.get_mut(&stream).expect("it has begun"))
+    ) -> Result<&'w [u64], DecodeError> {
+        let window = self.streams.get_mut(&stream).expect("it has begun");
+        decoder.decode_part(words, PART_WORDS, window)
     }
 
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C, WindowLog) {
@@ -101,19 +106,19 @@ impl<C: TimeSlicedConsumer> Audience for Together<C> {
         self.engine.begun(identity);
     }
 
-    fn words(
+    fn words<'w>(
         &mut self,
         stream: u32,
-        words: &[u64],
+        words: &'w [u64],
         decoder: &mut Decoder,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<&'w [u64], DecodeError> {
         if self.running != Some(stream) {
             self.end_turn();
             self.region.marked = self.marked[&stream];
             self.running = Some(stream);
             self.engine.switch_to(stream);
         }
-        decoder.decode(words, &mut self.region.before(&mut self.engine))
+        decoder.decode_part(words, PART_WORDS, &mut self.region.before(&mut self.engine))
     }
 
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C::Process, WindowLog) {

@@ -141,13 +141,13 @@ trait Audience {
     /// A stream begins.
     fn begin(&mut self, identity: &StreamIdentity);
 
-    /// Words of a stream that has begun.
-    fn words(
+    /// Words of a stream that has begun. Takes some of them, and returns the others.
+    fn words<'w>(
         &mut self,
         stream: u32,
-        words: &[u64],
+        words: &'w [u64],
         decoder: &mut Decoder,
-    ) -> Result<(), DecodeError>;
+    ) -> Result<&'w [u64], DecodeError>;
 
     /// Ends a stream that has begun: returns its result, and the windows that it was traced in.
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (Self::Process, WindowLog);
@@ -229,10 +229,16 @@ impl<A: Audience> Player<'_, A> {
                 let skipped = self.source.skipped_instructions();
                 self.limits.skipped(skipped - self.skipped);
                 self.skipped = skipped;
-                let playing = self.streams.get_mut(&stream).expect("a source begins its streams");
-                self.audience
-                    .words(stream, &batch.words, &mut playing.decoder)
-                    .map_err(|error| self.source.undecodable(&error))?;
+                let mut words = &batch.words[..];
+                while !words.is_empty() && !self.state.stopped() {
+                    let playing = self.streams.get_mut(&stream);
+                    let decoder = &mut playing.expect("a source begins its streams").decoder;
+                    words = self
+                        .audience
+                        .words(stream, words, decoder)
+                        .map_err(|error| self.source.undecodable(&error))?;
+                    self.publish_counts();
+                }
             }
             Step::Ended(stream, end) => self.end(stream, &end, None),
         }
@@ -262,9 +268,15 @@ impl<A: Audience> Player<'_, A> {
         });
     }
 
-    fn publish(&self) {
+    /// Publishes what has been counted.
+    fn publish_counts(&self) {
         let StreamProgress { references, instructions, resident_bytes } = self.audience.progress();
         self.totals.resident_bytes.store(resident_bytes, Ordering::Relaxed);
+        self.state.publish(self.source.progress(), instructions, references);
+    }
+
+    fn publish(&self) {
+        self.publish_counts();
         let (live, ended) = (self.streams.len() as u64, self.results.len() as u64);
         self.totals.streams_live.store(live, Ordering::Relaxed);
         self.totals.streams_total.store(live + ended, Ordering::Relaxed);
@@ -272,6 +284,5 @@ impl<A: Audience> Player<'_, A> {
         let all = live.chain(self.results.iter().map(|result| &result.identity));
         let processes = all.filter(|identity| identity.began != Began::Exec).count();
         self.totals.processes_total.store(processes as u64, Ordering::Relaxed);
-        self.state.publish(self.source.progress(), instructions, references);
     }
 }

@@ -223,20 +223,42 @@ impl Decoder {
         words: &[u64],
         consumer: &mut C,
     ) -> Result<(), DecodeError> {
-        self.hash.write(words);
+        self.decode_part(words, words.len(), consumer).map(drop)
+    }
+
+    /// Decodes items from the beginning of `words`: some `most` words, to the end of an item. Returns the words behind them.
+    pub fn decode_part<'w, C: WordConsumer>(
+        &mut self,
+        words: &'w [u64],
+        most: usize,
+        consumer: &mut C,
+    ) -> Result<&'w [u64], DecodeError> {
+        let decoded = self.decode_items(words, most, consumer);
+        let rest = decoded.as_ref().map_or(0, |rest| rest.len());
+        self.hash.write(&words[..words.len() - rest]);
+        decoded
+    }
+
+    fn decode_items<'w, C: WordConsumer>(
+        &mut self,
+        words: &'w [u64],
+        most: usize,
+        consumer: &mut C,
+    ) -> Result<&'w [u64], DecodeError> {
         let width = consumer.width();
         let mut rest = words;
-        loop {
+        while words.len() - rest.len() < most {
+            let part = &rest[..rest.len().min(most + rest.len() - words.len())];
             let held = match width {
                 Some(_) if !self.folded_fetches.is_empty() => 0,
-                Some(width) => width.held(rest),
-                None => rest.len(),
+                Some(width) => width.held(part),
+                None => part.len(),
             };
             rest = self.execute(rest, held, width, consumer)?;
             if rest.first().is_some_and(|header| header & format::RECORD == 0) {
                 continue;
             }
-            let [header, tail @ ..] = rest else { return Ok(()) };
+            let [header, tail @ ..] = rest else { return Ok(rest) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
             let record = &rest[..=count];
@@ -255,6 +277,7 @@ impl Decoder {
                 _ => consumer.record(record, Some(&read_event(*header, payload, width)?)),
             }
         }
+        Ok(rest)
     }
 
     /// Executes segments up to the next record, or to the end of the first execution behind the

@@ -15,6 +15,12 @@ struct Log {
     ranges: Vec<AddrRange>,
 }
 
+impl Log {
+    fn new(width: Option<AddressWidth>) -> Self {
+        Log { width, fetches: Vec::new(), data: Vec::new(), ranges: Vec::new() }
+    }
+}
+
 impl Consumer for Log {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let fetches = segment.items().iter().filter(|item| item.kind == ItemKind::Fetch);
@@ -37,7 +43,7 @@ const LA48: Option<AddressWidth> = Some(AddressWidth::LA48);
 const LA57: Option<AddressWidth> = Some(AddressWidth::LA57);
 
 fn decode(words: &[u64], width: Option<AddressWidth>) -> (Log, FoldedReferences) {
-    let mut log = Log { width, fetches: Vec::new(), data: Vec::new(), ranges: Vec::new() };
+    let mut log = Log::new(width);
     let mut decoder = Decoder::default();
     decoder.decode(words, &mut log).unwrap();
     (log, decoder.folded())
@@ -69,7 +75,7 @@ fn engines_get_folded_data_addresses() {
 #[test]
 fn fetches_of_a_segment_are_folded_and_counted_at_each_execution() {
     let mut decoder = Decoder::default();
-    let mut log = Log { width: LA57, fetches: Vec::new(), data: Vec::new(), ranges: Vec::new() };
+    let mut log = Log::new(LA57);
     let encoder = executions(u64::MAX, &[0x2000]);
     decoder.decode(encoder.words(), &mut log).unwrap();
     // Words without an address that has to be folded.
@@ -77,6 +83,26 @@ fn fetches_of_a_segment_are_folded_and_counted_at_each_execution() {
     assert_eq!(log.fetches, [u64::MAX - 7; 3]);
     assert_eq!(decoder.folded().count, 3);
     assert_eq!(decoder.folded().first, Some(VirtAddr::new(u64::MAX)));
+}
+
+#[test]
+fn parts_of_words_decode_as_all_of_them_do() {
+    let addresses: Vec<u64> = (0..100).map(|number| number << (number % 64)).collect();
+    let encoder = executions(0x1000, &addresses);
+    let (all, mut whole) = (decode(encoder.words(), LA57), Decoder::default());
+    whole.decode(encoder.words(), &mut Log::new(None)).unwrap();
+    for most in [1, 2, 3, 7, 50] {
+        let (mut log, mut decoder) = (Log::new(LA57), Decoder::default());
+        let mut rest = encoder.words();
+        while !rest.is_empty() {
+            let before = rest.len();
+            rest = decoder.decode_part(rest, most, &mut log).unwrap();
+            let first = before == encoder.words().len();
+            assert!(first || before - rest.len() <= most + 2, "{}", before - rest.len());
+        }
+        assert_eq!((log.data, decoder.folded()), (all.0.data.clone(), all.1));
+        assert_eq!(decoder.hash(), whole.hash());
+    }
 }
 
 #[test]
@@ -158,8 +184,7 @@ fn start(from: u64, to: u64, delta: u64) -> Vec<u64> {
 #[test]
 fn a_relocation_out_of_the_address_space_is_refused() {
     let refused = |from, to, delta| {
-        let mut log =
-            Log { width: LA57, fetches: Vec::new(), data: Vec::new(), ranges: Vec::new() };
+        let mut log = Log::new(LA57);
         let decoded = Decoder::default().decode(&start(from, to, delta), &mut log);
         decoded.err().map(|error| error.to_string())
     };
