@@ -212,11 +212,11 @@ impl Read for Input {
     }
 }
 
-/// Counts the bytes that are read from the file as stored. A read that a signal interrupts is
+/// Counts the bytes that are read from a file as stored. A read that a signal interrupts is
 /// repeated.
-struct Counted<R> {
-    inner: R,
-    count: Arc<AtomicU64>,
+pub(crate) struct Counted<R> {
+    pub(crate) inner: R,
+    pub(crate) count: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {

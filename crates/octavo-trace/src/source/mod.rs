@@ -21,6 +21,7 @@ pub(crate) use input::Meter;
 
 pub use ahead::ReadAhead;
 pub use error::{Place, STANDARD_OUTPUT, TraceError};
+pub(crate) use input::Counted;
 pub use input::{Input, InputOptions};
 
 use serde_json::Value;

@@ -11,7 +11,7 @@ use flate2::bufread::DeflateDecoder;
 
 use super::directory::{Member, members_of};
 use super::record::RECORD_BYTES;
-use crate::source::{InputOptions, Progress, TraceError};
+use crate::source::{Counted, InputOptions, Progress, TraceError};
 
 /// The compression methods that DynamoRIO's archives have.
 const STORED: u16 = 0;
@@ -132,27 +132,6 @@ impl Read for Members {
             let after = bytes - current.left;
             let what = format!("its member `{name}` {what} after {after} expanded bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-    }
-}
-
-/// Counts what is read of the file. A read that a signal interrupts is tried again.
-struct Counted {
-    inner: File,
-    count: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.inner.read(buffer) {
-                Ok(read) => {
-                    self.count.fetch_add(read as u64, Ordering::Relaxed);
-                    return Ok(read);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
         }
     }
 }
