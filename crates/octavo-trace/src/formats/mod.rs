@@ -21,7 +21,7 @@ mod pinatrace;
 mod reader;
 mod rows;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub(crate) use lackey::live_source as lackey_source;
 pub use open::{

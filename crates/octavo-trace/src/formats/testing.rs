@@ -50,10 +50,12 @@ impl Drained {
 
 /// Keeps executions and events.
 #[derive(Default)]
-struct Log {
-    references: NaiveReferences,
-    events: Vec<(usize, Event)>,
-    executed: Vec<(Segment, Vec<VirtAddr>)>,
+pub(crate) struct Log {
+    pub(crate) references: NaiveReferences,
+    /// Each event, and how many references came before it.
+    pub(crate) events: Vec<(usize, Event)>,
+    /// Each execution: the segment and its data addresses.
+    pub(crate) executed: Vec<(Segment, Vec<VirtAddr>)>,
 }
 
 impl StreamConsumer for Log {

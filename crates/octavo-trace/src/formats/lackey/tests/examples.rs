@@ -33,7 +33,7 @@ fn odd_spellings_are_the_same_references() {
     let text = "I  0000000000001000,2\n L 0AbC,000000000008\n".repeat(30);
     let (notes, _) = read(&text);
     assert_eq!(notes.segments(), ["0x1000 IL"; 30]);
-    assert!(notes.segments.iter().all(|(_, addresses)| *addresses == [VirtAddr::new(0xabc)]));
+    assert!(notes.log.executed.iter().all(|(_, addresses)| *addresses == [VirtAddr::new(0xabc)]));
     check(text.as_bytes(), &[1000]).unwrap();
 }
 
@@ -56,7 +56,7 @@ fn a_segment_has_at_most_64_instructions() {
     let line = |place: u64| format!("I  {:08x},4\n S {place:x},4\n", 0x1000 + 4 * place);
     let text = (0..200).map(line).collect::<String>();
     let (notes, _) = read(text.repeat(3));
-    let lengths: Vec<u32> = notes.segments.iter().map(|(s, _)| s.instructions()).collect();
+    let lengths: Vec<u32> = notes.log.executed.iter().map(|(s, _)| s.instructions()).collect();
     assert_eq!(lengths, [64, 64, 64, 8].repeat(3));
     let line = |place: u64| format!("I  {:08x},4\n", 0x1000 + 4 * place);
     let text = (0..100).map(line).collect::<String>();
@@ -84,7 +84,7 @@ fn data_may_differ_in_every_way() {
 fn more_data_than_an_instruction_has_is_a_segment_of_its_own() {
     let text = ("I  00001000,2\n".to_owned() + &" L 10,8\n".repeat(1000)).repeat(2);
     check(text.as_bytes(), &[1 << 20]).unwrap();
-    assert_eq!(read(&text).0.segments.len(), 8);
+    assert_eq!(read(&text).0.segments().len(), 8);
 }
 
 /// More of everything than is kept.
@@ -103,7 +103,7 @@ fn instructions_may_be_filtered_out() {
     check(text.as_bytes(), &[]).unwrap();
     let (notes, outcome) = read(text);
     assert_eq!(outcome, Ok(()));
-    assert_eq!((notes.references.references.len(), notes.has_instructions), (3, false));
+    assert_eq!((notes.log.references.references.len(), notes.has_instructions), (3, false));
     assert!(read(text.to_owned() + "I  1000,2\n").0.has_instructions);
 }
 

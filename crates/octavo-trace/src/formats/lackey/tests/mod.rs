@@ -6,42 +6,27 @@ mod random;
 use std::io::{ErrorKind, Read};
 
 use octavo_oracle::{NaiveReferences, Reference, strategies};
-use octavo_types::{AddressWidth, Consumer, Event, ItemKind, Segment, VirtAddr};
+use octavo_types::{Consumer, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::line::{Fault, Line};
 use super::*;
-use crate::ring::{Decoder, StreamConsumer};
+use crate::formats::testing::Log;
+use crate::ring::Decoder;
 use crate::source::{Batch, InputOptions, Source, Step};
 
 /// About the number of bytes that are read at once.
 const BLOCK_BYTES: usize = 1 << 15;
 
-/// Notes each segment delivered, and all references.
+/// All that the reader delivered.
 #[derive(Default)]
 struct Notes {
-    segments: Vec<(Segment, Vec<VirtAddr>)>,
-    references: NaiveReferences,
+    log: Log,
     places: Vec<Place>,
     messages: Vec<String>,
     lines: u64,
     has_instructions: bool,
-}
-
-impl StreamConsumer for Notes {
-    fn width(&self) -> Option<AddressWidth> {
-        None
-    }
-}
-
-impl Consumer for Notes {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.segments.push((segment.clone(), addresses.to_vec()));
-        self.references.segment(segment, addresses);
-    }
-
-    fn event(&mut self, _: &Event) {}
 }
 
 impl Notes {
@@ -57,7 +42,7 @@ impl Notes {
             let kinds: String = segment.items().iter().map(|item| kind(item.kind)).collect();
             format!("{} {kinds}", segment.items()[0].addr)
         };
-        self.segments.iter().map(|(segment, _)| describe(segment)).collect()
+        self.log.executed.iter().map(|(segment, _)| describe(segment)).collect()
     }
 
     /// The references of each segment.
@@ -67,7 +52,7 @@ impl Notes {
             one.segment(segment, addresses);
             one.references
         };
-        self.segments.iter().map(references).collect()
+        self.log.executed.iter().map(references).collect()
     }
 }
 
@@ -110,10 +95,10 @@ fn read_from(
             Ok(Some(Step::Began(_))) => is_begun = true,
             Ok(Some(Step::Batch(0))) => {
                 assert!(is_begun);
-                let segments = notes.segments.len();
-                decoder.decode(&batch.words, &mut notes).expect("words are sound");
+                let segments = notes.log.executed.len();
+                decoder.decode(&batch.words, &mut notes.log).expect("words are sound");
                 if batch.wants_places {
-                    assert_eq!(batch.places.len(), notes.segments.len() - segments);
+                    assert_eq!(batch.places.len(), notes.log.executed.len() - segments);
                 }
                 notes.places.append(&mut batch.places);
             }
