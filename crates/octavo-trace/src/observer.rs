@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ring::{FoldedReferences, WordConsumer};
+use crate::ring::{Decoder, FoldedReferences, WordConsumer};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window_log::WindowLog;
 
@@ -78,6 +78,30 @@ pub struct StreamResult<C> {
     pub kernel_time: Option<Duration>,
     /// The engine with its counts.
     pub consumer: C,
+}
+
+impl<C> StreamResult<C> {
+    /// The result of a stream whose words `decoder` has decoded.
+    pub(crate) fn of(
+        identity: StreamIdentity,
+        decoder: &Decoder,
+        end: &StreamEnd,
+        fault: Option<String>,
+        (consumer, windows): (C, WindowLog),
+    ) -> Self {
+        StreamResult {
+            identity,
+            ended: end.ended,
+            exit_code: end.exit_code,
+            segments: decoder.segments(),
+            hash: decoder.hash(),
+            folded: decoder.folded(),
+            fault,
+            windows,
+            kernel_time: end.kernel_time,
+            consumer,
+        }
+    }
 }
 
 /// A snapshot of a run.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::ring::Decoder;
+
 /// How a stream began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Began {
@@ -92,6 +94,14 @@ impl StreamIdentity {
     /// The threads that no event begins: in a forked process, the one that forked.
     pub fn initial_threads(&self) -> u64 {
         u64::from(self.began == Began::Fork)
+    }
+
+    /// Names the stream after the program in its first words.
+    pub(crate) fn name(&mut self, decoder: &Decoder) {
+        let program = decoder.start().map(|start| start.program.as_str());
+        if let Some(program) = program.filter(|program| !program.is_empty()) {
+            program.clone_into(&mut self.program);
+        }
     }
 
     /// The only stream of a trace that does not record processes.

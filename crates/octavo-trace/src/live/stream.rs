@@ -166,13 +166,18 @@ pub fn follow_ring<C: Observer>(
             until_answer -= 1;
             if read == 0 || until_answer == 0 {
                 until_answer = MOST_BATCHES;
-                name(&mut identity, &decoder);
+                identity.name(&decoder);
                 witness.inner.refresh();
                 seat.answer(|| {
                     let engine = witness.inner.inner().snapshot()?;
                     let fault = fault.as_ref().map(ToString::to_string);
-                    let log = witness.inner.log();
-                    Some(running(&identity, &decoder, fault, (engine, log), counted_kernel_time))
+                    let end = StreamEnd {
+                        ended: Ended::Running,
+                        kernel_time: Some(counted_kernel_time),
+                        ..StreamEnd::PLAIN
+                    };
+                    let counts = (engine, witness.inner.log());
+                    Some(StreamResult::of(identity.clone(), &decoder, &end, fault, counts))
                 });
             }
         }
@@ -203,51 +208,11 @@ pub fn follow_ring<C: Observer>(
     let kernel_time = Some(kernel_time.update(slot.kernel_time(), limits.is_open()));
     let seccomp = slot.seccomp();
     slot.release();
-    name(&mut identity, &decoder);
-    let (consumer, windows) = witness.inner.into_parts();
-    let result = StreamResult {
-        identity,
-        ended,
-        exit_code,
-        segments: decoder.segments(),
-        hash: decoder.hash(),
-        folded: decoder.folded(),
-        fault: fault.map(|fault| fault.to_string()),
-        windows,
-        kernel_time,
-        consumer,
-    };
-    Followed { result: finish(&state, result), messages: String::new(), seccomp }
-}
-
-/// Names a stream after the program in its first words.
-fn name(identity: &mut StreamIdentity, decoder: &Decoder) {
-    let program = decoder.start().map(|start| start.program.as_str());
-    if let Some(program) = program.filter(|program| !program.is_empty()) {
-        program.clone_into(&mut identity.program);
-    }
-}
-
-/// The result so far of a stream that goes on.
-fn running<C>(
-    identity: &StreamIdentity,
-    decoder: &Decoder,
-    fault: Option<String>,
-    (consumer, windows): (C, WindowLog),
-    kernel_time: Duration,
-) -> StreamResult<C> {
-    StreamResult {
-        identity: identity.clone(),
-        ended: Ended::Running,
-        exit_code: None,
-        segments: decoder.segments(),
-        hash: decoder.hash(),
-        folded: decoder.folded(),
-        fault,
-        windows,
-        kernel_time: Some(kernel_time),
-        consumer,
-    }
+    identity.name(&decoder);
+    let end = StreamEnd { ended, exit_code, instructions: None, kernel_time };
+    let fault = fault.map(|fault| fault.to_string());
+    let result = StreamResult::of(identity, &decoder, &end, fault, witness.inner.into_parts());
+    Followed { result: finish(&state, &end, result), messages: String::new(), seccomp }
 }
 
 /// Reads Lackey's text to its end.
@@ -286,25 +251,19 @@ pub fn follow_lackey<C: Observer>(
         None if limits.exhausted() => Ended::Limit,
         None => Ended::Exit,
     };
-    let result = StreamResult {
-        identity,
-        ended,
-        exit_code: None,
-        segments: 0,
-        hash: 0,
-        folded: decoder.folded(),
-        fault,
-        windows: WindowLog::default(),
-        kernel_time: None,
-        consumer: window.into_inner(),
-    };
-    Followed { result: finish(&state, result), messages, seccomp: None }
+    let end = StreamEnd { ended, ..StreamEnd::PLAIN };
+    let counts = (window.into_inner(), WindowLog::default());
+    let result = StreamResult::of(identity, &decoder, &end, fault, counts);
+    let result = StreamResult { segments: 0, hash: 0, ..result };
+    Followed { result: finish(&state, &end, result), messages, seccomp: None }
 }
 
-fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> StreamResult<C> {
-    let StreamResult { ended, exit_code, kernel_time, .. } = result;
-    let end = StreamEnd { ended, exit_code, instructions: None, kernel_time };
-    result.consumer.ended(&result.identity, &end);
+fn finish<C: Observer>(
+    state: &StreamState,
+    end: &StreamEnd,
+    mut result: StreamResult<C>,
+) -> StreamResult<C> {
+    result.consumer.ended(&result.identity, end);
     state.resident_bytes.store(0, Ordering::Relaxed);
     state.finished.store(true, Ordering::Release);
     result

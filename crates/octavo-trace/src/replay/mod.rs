@@ -249,23 +249,9 @@ impl<A: Audience> Player<'_, A> {
     fn end(&mut self, stream: u32, end: &StreamEnd, fault: Option<String>) {
         let Some(playing) = self.streams.remove(&stream) else { return };
         let Playing { mut identity, decoder } = playing;
-        let program = decoder.start().map(|start| start.program.clone());
-        if let Some(program) = program.filter(|program| !program.is_empty()) {
-            identity.program = program;
-        }
-        let (consumer, windows) = self.audience.end(&identity, end);
-        self.results.push(StreamResult {
-            identity,
-            ended: end.ended,
-            exit_code: end.exit_code,
-            segments: decoder.segments(),
-            hash: decoder.hash(),
-            folded: decoder.folded(),
-            fault,
-            windows,
-            kernel_time: end.kernel_time,
-            consumer,
-        });
+        identity.name(&decoder);
+        let consumer = self.audience.end(&identity, end);
+        self.results.push(StreamResult::of(identity, &decoder, end, fault, consumer));
     }
 
     /// Publishes what has been counted.
