@@ -1,6 +1,8 @@
 //! The numbers of a chunk's body: its header, its sections, its symbols.
 
 use super::{ChunkSummary, CodecError, MAX_CHUNK_WORDS};
+pub use crate::ring::format::kind::DEFINE;
+pub use crate::ring::format::{RECORD, record_kind, record_words};
 
 pub const HEADER_BYTES: usize = 36 + 4 * SECTIONS;
 pub const SECTIONS: usize = 10;
@@ -15,21 +17,6 @@ pub mod section {
     pub const SYMBOLS: usize = 5;
     /// The first of the four sections of deltas, which lie in the order of their classes.
     pub const DELTAS: usize = 6;
-}
-
-/// A set bit 63 makes a ring word a record's header (see `ring/format.rs`); any other is the number
-/// of the segment that executes.
-pub const RECORD: u64 = 1 << 63;
-/// The kind of the records that define segments.
-pub const DEFINE: u8 = 1;
-
-pub fn record_kind(header: u64) -> u8 {
-    (header >> 48) as u8
-}
-
-/// How many words follow a record's header.
-pub fn record_words(header: u64) -> usize {
-    header as u32 as usize
 }
 
 /// Names of the sections, in errors.
