@@ -1,7 +1,7 @@
 //! The index of a native trace: the positions of its frames, so that a reader can find an
 //! instruction.
 
-use super::frame::FrameKind;
+use super::frame::{FrameHeader, FrameKind};
 
 /// The last eight bytes of a whole trace.
 const TRAILER_MAGIC: [u8; 8] = *b"OCTAVOIX";
@@ -23,6 +23,20 @@ pub struct IndexEntry {
     pub instructions: u64,
     /// As in its header.
     pub references: u64,
+}
+
+impl IndexEntry {
+    /// The frame at `position` with this header.
+    pub fn of(position: u64, header: &FrameHeader) -> Self {
+        IndexEntry {
+            position,
+            kind: header.kind,
+            stream: header.stream,
+            first_instruction: header.first_instruction,
+            instructions: header.instructions,
+            references: header.references,
+        }
+    }
 }
 
 const ENTRY_BYTES: usize = 40;

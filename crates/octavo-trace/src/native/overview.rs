@@ -135,14 +135,7 @@ fn walk(file: &mut File) -> io::Result<(Index, u64)> {
         let Some(header) = read.filter(|header| position + header.frame_bytes() <= length) else {
             return Ok((index, position));
         };
-        index.add(IndexEntry {
-            position,
-            kind: header.kind,
-            stream: header.stream,
-            first_instruction: header.first_instruction,
-            instructions: header.instructions,
-            references: header.references,
-        });
+        index.add(IndexEntry::of(position, &header));
         position += header.frame_bytes();
     }
 }

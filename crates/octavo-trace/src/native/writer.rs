@@ -117,14 +117,7 @@ impl NativeFile {
         if let Some(error) = &shared.failed {
             return Err(error.clone());
         }
-        let entry = IndexEntry {
-            position: shared.position,
-            kind: header.kind,
-            stream: header.stream,
-            first_instruction: header.first_instruction,
-            instructions: header.instructions,
-            references: header.references,
-        };
+        let entry = IndexEntry::of(shared.position, &header);
         // One write a frame, so that a killed writer leaves at most the last one in part.
         let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + parts[0].len() + parts[1].len());
         frame.extend(header.to_bytes());
