@@ -44,23 +44,13 @@ pub struct Manifest {
 impl Manifest {
     /// The manifest of a recording.
     pub fn recorded(about: Value) -> Self {
-        Manifest {
-            octavo: env!("CARGO_PKG_VERSION").to_owned(),
-            source_format: "native".to_owned(),
-            exact: true,
-            samples: false,
-            has_instructions: true,
-            has_sizes: true,
-            physical: false,
-            notes: Vec::new(),
-            sample: None,
-            about,
-        }
+        Manifest::converted(&Facts::of("native"), about)
     }
 
     /// The manifest of a converted trace.
     pub fn converted(facts: &Facts, about: Value) -> Self {
         Manifest {
+            octavo: env!("CARGO_PKG_VERSION").to_owned(),
             source_format: facts.format.to_owned(),
             exact: facts.exact,
             samples: facts.samples,
@@ -69,7 +59,7 @@ impl Manifest {
             physical: facts.physical,
             notes: facts.notes.clone(),
             sample: facts.sample.clone(),
-            ..Self::recorded(about)
+            about,
         }
     }
 

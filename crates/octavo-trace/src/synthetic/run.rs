@@ -180,16 +180,8 @@ impl SyntheticSource {
 
 impl Source for SyntheticSource {
     fn facts(&self) -> Facts {
-        Facts {
-            format: "synthetic",
-            exact: true,
-            samples: false,
-            has_instructions: true,
-            has_sizes: true,
-            physical: false,
-            notes: vec![format!("the trace is synthetic: {}", self.resolved)],
-            sample: None,
-        }
+        let notes = vec![format!("the trace is synthetic: {}", self.resolved)];
+        Facts { notes, ..Facts::of("synthetic") }
     }
 
     fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
