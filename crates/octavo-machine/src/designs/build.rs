@@ -10,6 +10,7 @@ use octavo_os::policy::OsConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
+use super::Conventional;
 use super::registry::{MachineResult, Setup, Sizes, TranslationHardware, policies};
 use crate::config::{self, ConfigError};
 use crate::core::CoreSetup;
@@ -65,6 +66,18 @@ pub fn machine<D: Design + 'static>(
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> MachineResult {
     machine_with_tables(config, setup, Tables::default(), os, |_| make())
+}
+
+/// A machine with conventional TLBs and these page tables.
+pub fn conventional(
+    config: &MachineConfig,
+    setup: &Setup,
+    tables: Tables,
+    os: &OsConfig,
+) -> MachineResult {
+    machine_with_tables(config, setup, tables, os, |_| {
+        Conventional::new(&config.tlb, setup.instructions)
+    })
 }
 
 /// A machine with these page tables and reserved memory. `make` gets the environment, which has the reserved memory.

@@ -49,7 +49,6 @@ use octavo_os::page_table::{Format, SortedFormat};
 use octavo_os::policy::OsConfig;
 use octavo_types::PageSize;
 
-use super::Conventional;
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use settings::AsapSettings;
@@ -81,7 +80,5 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         host_format: Some(format([host_leaf, host_upper])),
         ..Tables::default()
     };
-    build::machine_with_tables(config, setup, tables, os, |_| {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+    build::conventional(config, setup, tables, os)
 }

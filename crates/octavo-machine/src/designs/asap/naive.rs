@@ -21,7 +21,6 @@ use proptest::prelude::*;
 
 use super::AsapSettings;
 use crate::counters::Counters;
-use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::radix_twin::{NodeKey, Tree, entry, is_mapped, key, pages_of_node};
 use crate::designs::registry::policies;
@@ -331,10 +330,7 @@ fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMach
     let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
-    let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
-        Conventional::new(&config.tlb, octavo_types::Instructions::PORTABLE)
-    });
-    made.unwrap()
+    build::conventional(config, &setup(config), tables, &os).unwrap()
 }
 
 /// Free blocks of 4 KiB and 8 KiB, and a few larger ones.

@@ -30,7 +30,6 @@ use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, V
 
 use self::tables::{INDEX_BITS, Tables};
 use crate::counters::Counters;
-use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::env::{WalkPlan, Walker};
@@ -51,9 +50,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         walker: || Box::new(ChampSimWalker::new()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
-    build::machine_with_tables(config, setup, tables, os, |_| {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+    build::conventional(config, setup, tables, os)
 }
 
 /// The walker of a core, with its page-structure caches.

@@ -35,7 +35,6 @@ use octavo_os::policy::OsConfig;
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
-use super::Conventional;
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 
@@ -98,7 +97,5 @@ fn adapt(config: &MachineConfig) -> MachineConfig {
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let format = Format { block_log2: block_log2(config), ..Format::default() };
     let tables = Tables { format, ..Tables::default() };
-    build::machine_with_tables(config, setup, tables, os, |_| {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+    build::conventional(config, setup, tables, os)
 }

@@ -63,7 +63,6 @@ use octavo_types::{AddrRange, PageNumber};
 use self::settings::DmtSettings;
 use self::tables::{Tables, Way};
 use crate::counters::Counters;
-use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::env::{WalkPlan, Walker};
@@ -85,13 +84,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         walker: || Box::new(DirectWalker::default()),
     };
     let hardware = (rules.registers > 0).then_some(hardware);
-    build::machine_with_tables(
-        config,
-        setup,
-        build::Tables { hardware, ..build::Tables::default() },
-        os,
-        |_| Conventional::new(&config.tlb, setup.instructions),
-    )
+    build::conventional(config, setup, build::Tables { hardware, ..build::Tables::default() }, os)
 }
 
 /// The walker of a core. It counts walks by where they have found the entry.

@@ -19,7 +19,6 @@ use proptest::prelude::*;
 
 use super::settings::DmtSettings;
 use crate::counters::Counters;
-use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::radix_twin::{NodeKey, Tree, entry, key};
 use crate::designs::registry::policies;
@@ -417,10 +416,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
-    let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
-        Conventional::new(&config.tlb, octavo_types::Instructions::PORTABLE)
-    });
-    made.unwrap()
+    build::conventional(config, &setup(config), tables, &os).unwrap()
 }
 
 /// Plays actions on the design and its twin, and compares every counter.

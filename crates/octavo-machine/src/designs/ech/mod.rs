@@ -38,7 +38,6 @@ use octavo_types::{AddrRange, PageNumber, PageSize};
 
 use self::tables::{Found, Section, Sections, Tables, section};
 use crate::counters::{Counters, Lookups};
-use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::env::{WalkPlan, Walker};
@@ -63,9 +62,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         walker: || Box::new(CuckooWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
-    build::machine_with_tables(config, setup, tables, os, |_| {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+    build::conventional(config, setup, tables, os)
 }
 
 /// The walker of a core, with its caches of walk-table entries.

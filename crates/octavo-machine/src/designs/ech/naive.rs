@@ -454,9 +454,7 @@ fn planning(config: &MachineConfig, policy: &str) -> (Box<dyn AnyMachine>, Log) 
     let log = Log::default();
     NEXT.set((config.core.count, Arc::clone(&log)));
     let tables = build_tables(|| planner(false));
-    let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
-        Conventional::new(&config.tlb, Instructions::PORTABLE)
-    });
+    let made = build::conventional(config, &setup(config), tables, &os);
     (made.unwrap(), log)
 }
 

@@ -31,7 +31,6 @@ use octavo_os::page_table::Format;
 use octavo_os::policy::OsConfig;
 use serde::{Deserialize, Serialize};
 
-use super::Conventional;
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 
@@ -73,7 +72,5 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let FlattenedSettings { upper, lower } = *config.designs.get::<FlattenedSettings>();
     let format = Format { merges: [lower, upper], ..Format::default() };
     let tables = Tables { format, ..Tables::default() };
-    build::machine_with_tables(config, setup, tables, os, |_| {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+    build::conventional(config, setup, tables, os)
 }

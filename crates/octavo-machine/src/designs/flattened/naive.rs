@@ -20,7 +20,6 @@ use proptest::prelude::*;
 
 use super::FlattenedSettings;
 use crate::counters::Counters;
-use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::radix_twin::{MappedPages, has_entries, is_mapped};
 use crate::designs::registry::policies;
@@ -240,10 +239,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
-    let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
-        Conventional::new(&config.tlb, octavo_types::Instructions::PORTABLE)
-    });
-    made.unwrap()
+    build::conventional(config, &setup(config), tables, &os).unwrap()
 }
 
 /// Some free blocks of 2 MiB in memory that is fragmented.
