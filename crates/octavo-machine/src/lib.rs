@@ -21,7 +21,7 @@ mod tlb;
 pub use config::{ConfigError, resolve, resolve_text};
 pub use counters::{Counters, Lookups};
 pub use design::{AddressSpace, Design};
-pub use env::{Charged, CompositePages, Env, Prefetches, WalkPlan, Walker};
+pub use env::{Charged, CompositePages, Env, Prefetches, WalkPlan, WalkRequest, Walker};
 pub use footprint::{Footprint, TooLarge};
 pub use front::{Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, LineAccess, Lines};
 pub use machine::{AnyMachine, Machine, Outcome};

@@ -29,17 +29,17 @@ pub struct Tables {
     pub host_format: Option<Format>,
     /// Bytes reserved for tables of the design, in whole frames.
     pub reserved_bytes: u64,
-    /// The page tables that hardware walks, if they are not radix trees.
+    /// The tables and the walker of hardware that does not walk radix trees alone.
     pub hardware: Option<HardwareFormat>,
     /// Pages of a line of translations, if second-level caches hold such lines.
     pub pages_of_translation_line: Option<u64>,
 }
 
-/// A page-table format of a design, native and in guests.
+/// The tables and the walker of hardware that does not walk radix trees alone, native and in guests.
 #[derive(Clone)]
 pub struct HardwareFormat {
-    /// Makes the table of a process.
-    pub table: MakeTable,
+    /// Makes the table of a process; `None` if that is the operating system's radix tree.
+    pub table: Option<MakeTable>,
     /// Makes the walker of a core.
     pub walker: fn() -> Box<dyn Walker>,
 }
@@ -214,7 +214,7 @@ fn os(
     // The initially free frames do not depend on the largest block, so that all designs start equal.
     let mut frames = start.build(shape, memory.seed())?;
     frames.set_tiers(memory.placed_tiers().map(|tier| tier.first_frame).collect());
-    let make_table = tables.hardware.map(|hardware| hardware.table);
+    let make_table = tables.hardware.and_then(|hardware| hardware.table);
     let mut memory =
         Memory::new(frames, &tables.sizes.list(), tables.format).with_tables(make_table);
     memory.frames.reserve_for_design(tables.reserved_bytes / PageSize::BASE.bytes());
@@ -268,4 +268,52 @@ impl TranslationHardware {
             )),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_hw::Asid;
+    use octavo_types::AddrRange;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::counters::Counters;
+    use crate::designs::twins::{self, Action, equals_twin, machine, setup};
+    use crate::env::{WalkPlan, WalkRequest};
+
+    /// A walker of the operating system's radix trees.
+    struct RadixWalker;
+
+    impl Walker for RadixWalker {
+        fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+            assert_eq!(request.table().walk(request.page).steps(), request.radix.steps());
+            plan.walk_radix(request);
+        }
+
+        fn invalidate(&mut self, _: Asid, _: AddrRange) {}
+
+        fn clear(&mut self) {}
+
+        fn report(&self, _: &str, _: &mut Counters) {}
+
+        fn uses_walk_caches(&self) -> bool {
+            true
+        }
+    }
+
+    /// A walker without tables of its own that does no more than that of the machine.
+    fn compare(
+        config: &MachineConfig,
+        policy: &str,
+        actions: &[(usize, Action)],
+    ) -> Result<(), TestCaseError> {
+        let hardware = Some(HardwareFormat { table: None, walker: || Box::new(RadixWalker) });
+        let os = policies().parse(policy).unwrap();
+        let tables = Tables { hardware, ..Tables::default() };
+        let own = conventional(config, &setup(config), tables, &os).unwrap();
+        let machines = [machine("conventional", config, policy), own];
+        twins::compare(config, machines, actions).map(|_| ())
+    }
+
+    equals_twin!(compare);
 }

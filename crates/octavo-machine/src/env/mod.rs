@@ -39,7 +39,7 @@ use vectors::VectorCounters;
 pub(crate) use walk::{WalkedPage, page_start};
 use walk::{WalkerCounters, place};
 use walker::PageWalker;
-pub use walker::{Prefetches, WalkPlan, Walker};
+pub use walker::{Prefetches, WalkPlan, WalkRequest, Walker};
 
 /// The address space that translations belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use octavo_os::{ProcessId, RunningOs};
 use octavo_types::{Access, PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
-use super::walker::{Planned, WalkReads};
+use super::walker::{Planned, WalkReads, WalkRequest};
 use crate::front::Lines;
 use crate::tlb::Translation;
 
@@ -213,8 +213,9 @@ impl Env {
     /// Plans a walk of the running process' table.
     #[inline(always)]
     pub(super) fn plan_walk(&mut self, walk: &Walk, page: PageNumber) -> Planned {
-        let table = &self.os.memory().process(self.process).table;
-        self.page_walker.plan(table, walk, (self.asid, page))
+        let Env { process, asid, .. } = *self;
+        let memory = self.os.memory();
+        self.page_walker.plan(&WalkRequest { memory, process, asid, page, radix: walk })
     }
 
     /// Reads a page-table entry. Returns the latency in cycles.

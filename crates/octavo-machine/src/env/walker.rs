@@ -9,7 +9,8 @@
 //! In a guest, hardware may know where entries of the guest's table lie in the host's memory ([`WalkPlan::probe_in_run`]).
 
 use octavo_hw::{Asid, WalkCaches};
-use octavo_os::page_table::{HardwareTable, PageTable, SORTED_LEVELS, Step, Walk};
+use octavo_os::page_table::{PageTable, SORTED_LEVELS, Step, Walk};
+use octavo_os::{Memory, ProcessId};
 use octavo_types::{AddrRange, PageNumber, PhysAddr};
 
 use super::walk::page_start;
@@ -112,6 +113,13 @@ impl WalkPlan {
         self.radix.extend(steps);
     }
 
+    /// Ends the walk in the radix tree of the operating system ([`WalkPlan::radix`]), and with its entry.
+    pub fn walk_radix(&mut self, request: &WalkRequest<'_>) {
+        let steps = request.radix.steps();
+        self.entry = steps.last().map(|step| step.at);
+        self.radix(steps.iter().copied());
+    }
+
     /// Adds probes of the radix entries from index `first` on, one after another.
     fn probe_radix(&mut self, first: usize) {
         for step in first..self.radix.len() {
@@ -156,16 +164,34 @@ impl WalkPlan {
     }
 }
 
-/// The walker of a core for page tables in a format of the design.
+/// A base page to be translated, and the memory that its process has it in: the guest's, or the host's with the virtual
+/// machine as the process.
+#[derive(Clone, Copy)]
+pub struct WalkRequest<'m> {
+    /// The memory.
+    pub memory: &'m Memory,
+    /// The process.
+    pub process: ProcessId,
+    /// The tag of the process in the caches of the walker.
+    pub asid: Asid,
+    /// The page.
+    pub page: PageNumber,
+    /// The entries of the operating system's radix tree. There are none if hardware walks another table.
+    pub radix: &'m Walk,
+}
+
+impl<'m> WalkRequest<'m> {
+    /// The page table of the process.
+    #[inline(always)]
+    pub fn table(&self) -> &'m PageTable {
+        &self.memory.process(self.process).table
+    }
+}
+
+/// The walker of a core, for page tables in a format of the design or for radix trees.
 pub trait Walker: Send {
     /// Plans the walk of a base page, and updates the walker's caches.
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        asid: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    );
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan);
 
     /// Drops cached entries for a range of addresses.
     fn invalidate(&mut self, asid: Asid, range: AddrRange);
@@ -254,31 +280,26 @@ impl PageWalker {
 
     /// Plans the walk of a base page by the caches of the walker, and updates them.
     #[inline(always)]
-    pub fn plan(
-        &mut self,
-        table: &PageTable,
-        walk: &Walk,
-        (asid, page): (Asid, PageNumber),
-    ) -> Planned {
+    pub fn plan(&mut self, request: &WalkRequest<'_>) -> Planned {
         if self.own.is_some() {
-            return self.plan_own(table, (asid, page));
+            return self.plan_own(request);
         }
-        let first = first_read(&mut self.caches, walk.steps(), (asid, page));
-        match table.sorted_entries(page) {
+        let WalkRequest { asid, page, .. } = *request;
+        let first = first_read(&mut self.caches, request.radix.steps(), (asid, page));
+        match request.table().sorted_entries(page) {
             [None, None] => Planned::Steps(first),
             prefetches => Planned::Prefetching(first, prefetches),
         }
     }
 
     #[cold]
-    fn plan_own(&mut self, table: &PageTable, (asid, page): (Asid, PageNumber)) -> Planned {
+    fn plan_own(&mut self, request: &WalkRequest<'_>) -> Planned {
         let own = self.own.as_mut().expect("a walker of the design");
-        let table = table.hardware().expect("a walker and its tables come together");
         let mut plan = std::mem::take(&mut self.unused);
         plan.clear();
-        own.plan(table, asid, page, &mut plan);
+        own.plan(request, &mut plan);
         if !plan.radix.is_empty() {
-            let first = first_read(&mut self.caches, &plan.radix, (asid, page));
+            let first = first_read(&mut self.caches, &plan.radix, (request.asid, request.page));
             plan.probe_radix(first);
         }
         Planned::Own(plan)
@@ -332,10 +353,8 @@ fn first_read(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use octavo_os::frames::{Frames, MemoryShape, Order, OutOfMemory};
-    use octavo_os::page_table::{Format, MakeTable};
+    use octavo_os::frames::{Frames, MemoryShape, Order};
+    use octavo_os::page_table::Format;
     use octavo_types::{FrameNumber, Instructions, PageSize, Protection};
 
     use super::*;
@@ -447,7 +466,7 @@ mod tests {
     struct ProbesFirst(Vec<Step>);
 
     impl Walker for ProbesFirst {
-        fn plan(&mut self, _: &dyn HardwareTable, _: Asid, _: PageNumber, plan: &mut WalkPlan) {
+        fn plan(&mut self, _: &WalkRequest<'_>, plan: &mut WalkPlan) {
             plan.probe(PhysAddr::new(0x3_0000));
             plan.probe(PhysAddr::new(0x3_1000));
             plan.radix(self.0.iter().copied());
@@ -462,30 +481,19 @@ mod tests {
 
     #[test]
     fn plans_of_designs_end_in_radix_trees_that_walk_caches_shorten() {
-        struct NoTable;
-
-        impl HardwareTable for NoTable {
-            fn map(&mut self, _: PageNumber, _: PageSize, _: &mut Frames) {}
-            fn unmap(&mut self, _: PageNumber, _: PageSize, _: &mut Frames) {}
-            fn frames(&self) -> u64 {
-                0
-            }
-            fn exhausted(&self) -> Option<OutOfMemory> {
-                None
-            }
-            fn free(self: Box<Self>, _: &mut Frames) {}
-        }
-
-        let mut frames = Frames::new(MemoryShape::new(64, Order::BASE).unwrap());
-        let make: MakeTable = Arc::new(|_, _| Box::new(NoTable));
-        let table = PageTable::new(Format::default(), Some(&make), &mut frames).unwrap();
+        let frames = Frames::new(MemoryShape::new(64, Order::BASE).unwrap());
+        let mut memory = Memory::new(frames, &[], Format::default());
+        let process = memory.spawn().unwrap();
         let caches = &resolve::<&str>("skylake", &[]).unwrap().into_config().walker.walk_caches();
         let mut walker = PageWalker::new(WalkCaches::new(caches, Instructions::PORTABLE).unwrap());
         walker.replace(Box::new(ProbesFirst(walk().0.steps().to_vec())));
         // The probes, then four entries one after another; with filled walk caches, the probes and the last entry.
         for reads in [4, 1] {
-            let planned = walker.plan(&table, &walk().0, (Asid::ONLY, PageNumber::new(5)));
-            let latency = planned.execute(&walk().0, &mut Cached::default());
+            let (radix, _) = &walk();
+            let (asid, page) = (Asid::ONLY, PageNumber::new(5));
+            let request = WalkRequest { memory: &memory, process, asid, page, radix };
+            let planned = walker.plan(&request);
+            let latency = planned.execute(radix, &mut Cached::default());
             assert_eq!(latency, Some(MEMORY + reads * MEMORY));
             walker.reuse(planned);
         }

@@ -1,12 +1,11 @@
 //! The example of docs/developing/page-tables.md: a page-table format with its walker, run against radix trees.
 
-use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use octavo_hw::Asid;
-use octavo_machine::{Counters, WalkPlan, Walker};
+use octavo_machine::{Counters, WalkPlan, WalkRequest, Walker};
 use octavo_oracle::strategies::stream;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Format, HardwareTable};
@@ -79,16 +78,8 @@ impl HardwareTable for Linear {
 struct LinearWalker;
 
 impl Walker for LinearWalker {
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        _of: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    ) {
-        let table: &dyn Any = table;
-        let table: &Linear = table.downcast_ref().expect("the tables of this design");
-        if let Some((at, is_mapped)) = table.entry(page) {
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        if let Some((at, is_mapped)) = request.table().hardware::<Linear>().entry(request.page) {
             plan.probe(at);
             plan.entry = is_mapped.then_some(at);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use octavo_hw::Asid;
-use octavo_machine::{Counters, WalkPlan, Walker};
+use octavo_machine::{Counters, WalkPlan, WalkRequest, Walker};
 use octavo_oracle::strategies::stream;
 use octavo_os::frames::{Frames, Order, OutOfMemory};
 use octavo_os::page_table::HardwareTable;
@@ -42,7 +42,7 @@ impl HardwareTable for EmptyTable {
 struct LostWalker;
 
 impl Walker for LostWalker {
-    fn plan(&mut self, _: &dyn HardwareTable, _: Asid, _: PageNumber, _: &mut WalkPlan) {}
+    fn plan(&mut self, _: &WalkRequest<'_>, _: &mut WalkPlan) {}
 
     fn invalidate(&mut self, _: Asid, _: AddrRange) {}
 

@@ -64,9 +64,14 @@ pub struct DesignCounter {
 pub type MakeTable = Arc<dyn Fn(u8, &mut Frames) -> Box<dyn HardwareTable> + Send + Sync>;
 
 impl PageTable {
-    /// The table that hardware walks, if it is not the radix tree.
-    pub fn hardware(&self) -> Option<&dyn HardwareTable> {
-        self.hardware.as_deref()
+    /// The table that hardware walks in place of the radix tree.
+    ///
+    /// # Panics
+    ///
+    /// If there is none of this type.
+    pub fn hardware<T: HardwareTable>(&self) -> &T {
+        let table: Option<&dyn Any> = self.hardware.as_deref().map(|table| table as _);
+        table.and_then(<dyn Any>::downcast_ref).expect("a table of the design")
     }
 
     /// Adds the counters of the table that hardware walks, if it has any.

@@ -6,7 +6,6 @@
 //! A node lives from the first operation that needs it to the one that leaves it empty, so that all nodes have the same
 //! places in memory, also where pages of other sizes replace a page.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ use crate::designs::twins::{
     Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
     machine, map, references, run, setup, tiny,
 };
-use crate::env::{WalkPlan, Walker};
+use crate::env::{WalkPlan, WalkRequest, Walker};
 use crate::machine::AnyMachine;
 
 /// The walk caches of both machines, fully associative: level and entries, in the order in which they are looked up.
@@ -237,14 +236,9 @@ struct NaiveWalker {
 }
 
 impl Walker for NaiveWalker {
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        asid: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    ) {
-        let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let (table, asid) = (request.table().hardware::<Tables>(), request.asid);
+        let page = request.page.raw();
         plan.prefetches = table.prefetches(page);
         let mut way = table.way(page);
         for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
@@ -327,7 +321,7 @@ fn with(config: &MachineConfig, settings: AsapSettings) -> MachineConfig {
 fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMachine> {
     let table: MakeTable =
         Arc::new(move |_, frames| Box::new(Tables::new(COMPARED[number], frames)));
-    let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
+    let hardware = HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
     build::conventional(config, &setup(config), tables, &os).unwrap()

@@ -19,20 +19,18 @@
 
 mod tables;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_hw::{Asid, Replacement, WalkCacheConfig, WalkCaches};
-use octavo_os::page_table::HardwareTable;
 use octavo_os::policy::OsConfig;
-use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
+use octavo_types::{AddrRange, FrameNumber, Instructions, PageSize, VirtAddr};
 
 use self::tables::{INDEX_BITS, Tables};
 use crate::counters::Counters;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
-use crate::env::{WalkPlan, Walker};
+use crate::env::{WalkPlan, WalkRequest, Walker};
 
 /// ChampSim's page tables behind conventional TLBs.
 #[rustfmt::skip]
@@ -46,7 +44,7 @@ pub const CACHES: [(u8, u64, u64); 4] = [(2, 32, 8), (3, 8, 4), (4, 4, 4), (5, 2
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let hardware = HardwareFormat {
-        table: Arc::new(|_, frames| Box::new(Tables::new(frames))),
+        table: Some(Arc::new(|_, frames| Box::new(Tables::new(frames)))),
         walker: || Box::new(ChampSimWalker::new()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
@@ -74,15 +72,9 @@ impl ChampSimWalker {
 }
 
 impl Walker for ChampSimWalker {
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        asid: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    ) {
-        let table: &dyn Any = table;
-        let table = table.downcast_ref::<Tables>().expect("the tables of this design");
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let WalkRequest { asid, page, .. } = *request;
+        let table = request.table().hardware::<Tables>();
         let Some(root) = table.root() else { return };
         let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
         let (mut level, mut first) = (tables::BELOW_ROOT, root);

@@ -51,21 +51,19 @@ mod nodes;
 mod settings;
 mod tables;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use octavo_config::{DesignTable, MachineConfig};
 use octavo_hw::Asid;
-use octavo_os::page_table::HardwareTable;
 use octavo_os::policy::OsConfig;
-use octavo_types::{AddrRange, PageNumber};
+use octavo_types::AddrRange;
 
 use self::settings::DmtSettings;
 use self::tables::{Tables, Way};
 use crate::counters::Counters;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
-use crate::env::{WalkPlan, Walker};
+use crate::env::{WalkPlan, WalkRequest, Walker};
 
 /// Page tables whose last-level entries hardware finds without a walk.
 #[rustfmt::skip]
@@ -80,11 +78,15 @@ pub const FAMILY: Family = Family {
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let rules = *config.designs.get::<DmtSettings>();
     let hardware = HardwareFormat {
-        table: Arc::new(move |levels, frames| Box::new(Tables::new(rules, levels, frames))),
+        table: Some(Arc::new(move |levels, frames| Box::new(Tables::new(rules, levels, frames)))),
         walker: || Box::new(DirectWalker::default()),
     };
     let hardware = (rules.registers > 0).then_some(hardware);
-    build::conventional(config, setup, build::Tables { hardware, ..build::Tables::default() }, os)
+    build::conventional(
+        config,
+        setup,
+        build::Tables { hardware, ..build::Tables::default() },
+        os)
 }
 
 /// The walker of a core. It counts walks by where they have found the entry.
@@ -96,9 +98,8 @@ struct DirectWalker {
 }
 
 impl Walker for DirectWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, _: Asid, page: PageNumber, plan: &mut WalkPlan) {
-        let table: &dyn Any = table;
-        let table = table.downcast_ref::<Tables>().expect("the tables of this design");
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let (table, page) = (request.table().hardware::<Tables>(), request.page);
         plan.entry = table.nodes().entry(page);
         let way = table.way(page);
         if let Way::InArea(places) | Way::OutsideArea(places) = &way {

@@ -1,7 +1,6 @@
 //! The slow, obvious twin: page tables as maps from a level and the number of a node to its frame, registers and their
 //! entry areas as lists, all of them looked through for each question. The tests compare the counters of both.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     guest_configs, machine, map, references, run, setup, tiny,
 };
-use crate::env::{WalkPlan, Walker};
+use crate::env::{WalkPlan, WalkRequest, Walker};
 use crate::machine::AnyMachine;
 
 struct Register {
@@ -333,8 +332,8 @@ struct NaiveWalker {
 }
 
 impl Walker for NaiveWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, _: Asid, page: PageNumber, plan: &mut WalkPlan) {
-        let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let (table, page) = (request.table().hardware::<Tables>(), request.page.raw());
         let level = table.level_of_page(page);
         let node = |level| table.tree.nodes.get(&key(level, page)).copied();
         plan.entry = level.map(|level| entry(node(level).unwrap(), level, page));
@@ -411,7 +410,7 @@ fn with(config: &MachineConfig, settings: DmtSettings) -> MachineConfig {
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let settings = *config.designs.get::<DmtSettings>();
     let hardware = HardwareFormat {
-        table: Arc::new(move |levels, frames| Box::new(Tables::new(settings, levels, frames))),
+        table: Some(Arc::new(move |levels, frames| Box::new(Tables::new(settings, levels, frames)))),
         walker: || Box::new(NaiveWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };

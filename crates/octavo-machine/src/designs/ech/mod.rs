@@ -27,12 +27,10 @@ mod cuckoo;
 mod naive;
 mod tables;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_hw::Asid;
-use octavo_os::page_table::HardwareTable;
 use octavo_os::policy::OsConfig;
 use octavo_types::{AddrRange, PageNumber, PageSize};
 
@@ -40,7 +38,7 @@ use self::tables::{Found, Section, Sections, Tables, section};
 use crate::counters::{Counters, Lookups};
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
-use crate::env::{WalkPlan, Walker};
+use crate::env::{WalkPlan, WalkRequest, Walker};
 
 /// Elastic cuckoo page tables behind conventional TLBs.
 #[rustfmt::skip]
@@ -58,7 +56,7 @@ pub const START_CYCLES: u32 = 4;
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let hardware = HardwareFormat {
-        table: Arc::new(|_, frames| Box::new(Tables::new(frames))),
+        table: Some(Arc::new(|_, frames| Box::new(Tables::new(frames)))),
         walker: || Box::new(CuckooWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
@@ -169,15 +167,9 @@ impl CuckooWalker {
 }
 
 impl Walker for CuckooWalker {
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        asid: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    ) {
-        let table: &dyn Any = table;
-        let table = table.downcast_ref::<Tables>().expect("the tables of this design");
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let WalkRequest { asid, page, .. } = *request;
+        let table = request.table().hardware::<Tables>();
         plan.start_cycles = START_CYCLES;
         let known = [0, 1].map(|level| self.cached[level].look_up(asid, page, level));
         let expected = Self::probes(known[0], known[1]);

@@ -16,7 +16,6 @@
 //! - What a walk reads of walk tables replaces what is cached; an entry without pages is not cached.
 //! - An invalidation drops cached entries that have sections of its pages.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::iter::Peekable;
 use std::ops::Range;
@@ -26,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
-use octavo_os::page_table::{HardwareTable, MakeTable, PageTable};
+use octavo_os::page_table::{MakeTable, PageTable};
 use octavo_os::vmas::Pages;
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, PhysAddr,
@@ -44,7 +43,7 @@ use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, machine, map,
     references, run, setup, tiny,
 };
-use crate::env::{Env, WalkPlan, Walker};
+use crate::env::{Env, WalkPlan, WalkRequest, Walker};
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 use crate::tlb::{Lookup, Translation};
@@ -193,10 +192,6 @@ impl Cached {
     }
 }
 
-fn tables(table: &dyn HardwareTable) -> &Tables {
-    (table as &dyn Any).downcast_ref().unwrap()
-}
-
 /// A page's entry of a walk table by the operating system's record; none without pages.
 fn recorded(record: &PageTable, page: PageNumber, level: usize) -> Option<Vec<Section>> {
     let pages = SECTION_PAGES[level] * SECTIONS;
@@ -212,7 +207,7 @@ fn recorded(record: &PageTable, page: PageNumber, level: usize) -> Option<Vec<Se
             (PageSize::HUGE, 1) => section.has_huge = true,
             (PageSize::LARGEST, 0) => {}
             _ => {
-                let way = tables(record.hardware().unwrap()).find(leaf.page).unwrap().way;
+                let way = record.hardware::<Tables>().find(leaf.page).unwrap().way;
                 section.way = way as u8 + 1;
             }
         }
@@ -239,7 +234,7 @@ impl Naive {
     fn read(&mut self, env: &mut Env, page: PageNumber) -> (u32, Option<PhysAddr>) {
         self.walks += 1;
         let record = &env.os().memory().process(env.process()).table;
-        let tables = tables(record.hardware().unwrap());
+        let tables = record.hardware::<Tables>();
         let planned =
             self.cached.plan(env.asid(), page, tables, |level| recorded(record, page, level));
         let mut read = |at: &PhysAddr| {
@@ -371,14 +366,9 @@ struct Planner {
 }
 
 impl Walker for Planner {
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        asid: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    ) {
-        let tables = tables(table);
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let WalkRequest { asid, page, .. } = *request;
+        let tables = request.table().hardware::<Tables>();
         let now = |level| tables.sections(page, level).map(|sections| sections.to_vec());
         let planned = self.cached.plan(asid, page, tables, now);
         for group in &planned.groups {
@@ -418,7 +408,7 @@ fn planner(is_idle: bool) -> Box<dyn Walker> {
 
 fn build_tables(walker: fn() -> Box<dyn Walker>) -> build::Tables {
     let table: MakeTable = Arc::new(|_, frames| Box::new(Tables::new(frames)));
-    let hardware = HardwareFormat { table, walker };
+    let hardware = HardwareFormat { table: Some(table), walker };
     build::Tables { hardware: Some(hardware), ..build::Tables::default() }
 }
 

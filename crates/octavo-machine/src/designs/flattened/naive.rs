@@ -4,7 +4,6 @@
 //! A node exists from the first operation that needs it to the one that leaves it empty. All nodes then have the same
 //! places in memory as the design's, also where pages of another size replace a page.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     guest_configs, machine, map, references, run, setup, tiny,
 };
-use crate::env::{WalkPlan, Walker};
+use crate::env::{WalkPlan, WalkRequest, Walker};
 use crate::machine::AnyMachine;
 
 /// The walk caches of both machines, fully associative: level and entries, in the order in which they are looked up.
@@ -169,14 +168,9 @@ struct NaiveWalker {
 }
 
 impl Walker for NaiveWalker {
-    fn plan(
-        &mut self,
-        table: &dyn HardwareTable,
-        asid: Asid,
-        page: PageNumber,
-        plan: &mut WalkPlan,
-    ) {
-        let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
+    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
+        let (table, asid) = (request.table().hardware::<Tables>(), request.asid);
+        let page = request.page.raw();
         let mut way = table.way(page);
         for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
             let entries = &mut self.cached[cache];
@@ -236,7 +230,7 @@ impl Walker for NaiveWalker {
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let merged = *config.designs.get::<FlattenedSettings>();
     let table: MakeTable = Arc::new(move |_, frames| Box::new(Tables::new(merged, frames)));
-    let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
+    let hardware = HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
     build::conventional(config, &setup(config), tables, &os).unwrap()

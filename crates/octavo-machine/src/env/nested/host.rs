@@ -18,7 +18,7 @@ use super::super::composite::{CompositePages, HostAccess, HostCounts};
 use super::super::walk::{
     EntryReads, READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles, read_entry,
 };
-use super::super::walker::PageWalker;
+use super::super::walker::{PageWalker, WalkRequest};
 use crate::config::ConfigError;
 use crate::counters::Lookups;
 use crate::front::Lines;
@@ -261,9 +261,10 @@ impl Host {
         loop {
             self.walker.walks += 1;
             let walk = self.table().walk(page);
-            let table = &self.os.memory().process(self.vm).table;
+            let (memory, process) = (self.os.memory(), self.vm);
             let page_walker = &mut self.cores[port.core].page_walker;
-            let planned = page_walker.plan(table, &walk, (Asid::ONLY, page));
+            let request = WalkRequest { memory, process, asid: Asid::ONLY, page, radix: &walk };
+            let planned = page_walker.plan(&request);
             let Port { caches, lines, .. } = port;
             let walker = &mut self.walker;
             let mut reads = EntryReads { caches, lines: *lines, walker, entry: None };
