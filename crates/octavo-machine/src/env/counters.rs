@@ -270,6 +270,9 @@ fn report_os(
     if held(Owner::DesignTable) > 0 {
         counters.level(component, "design_table_bytes", held(Owner::DesignTable));
     }
+    if held(Owner::SetAside) > 0 {
+        counters.level(component, "set_aside_bytes", held(Owner::SetAside));
+    }
     if memory.tracks_stores() {
         let saved = memory.merged_pages().saturating_sub(1);
         counters.level(component, "merged_bytes", bytes(saved));

@@ -22,6 +22,8 @@ pub enum Owner {
     HoleBitmap,
     /// A table of a translation design, [reserved](super::Frames::reserve_for_design) at the start.
     DesignTable,
+    /// [Set aside](super::Frames::set_aside) for pages whose frames a placement chooses.
+    SetAside,
     /// Faulty, and never allocated.
     Faulty,
     /// Background memory: in use since before the simulation.
@@ -33,7 +35,7 @@ pub enum Owner {
 
 impl Owner {
     /// All owners.
-    pub const ALL: [Owner; 9] = [
+    pub const ALL: [Owner; 10] = [
         Owner::Data,
         Owner::PageTable,
         Owner::Reserved,
@@ -43,6 +45,7 @@ impl Owner {
         Owner::HoleBitmap,
         Owner::Faulty,
         Owner::DesignTable,
+        Owner::SetAside,
     ];
 
     /// Whether compaction may move such a frame: data, if its relocator allows, and movable background
@@ -64,6 +67,7 @@ impl Owner {
             Owner::HoleBitmap => 6,
             Owner::Faulty => 7,
             Owner::DesignTable => 8,
+            Owner::SetAside => 9,
         }
     }
 }
@@ -77,6 +81,7 @@ impl fmt::Display for Owner {
             Owner::Shadow => "shadow",
             Owner::HoleBitmap => "hole bitmaps",
             Owner::DesignTable => "design tables",
+            Owner::SetAside => "set aside",
             Owner::Faulty => "faulty",
             Owner::Background { movable: false } => "foreign, not movable",
             Owner::Background { movable: true } => "foreign, movable",

@@ -94,6 +94,8 @@ pub struct Frames {
     tables_last: bool,
     /// Blocks that the kernel keeps for itself until no other base frame is free.
     kept: Vec<(FrameNumber, Order)>,
+    /// The frames that are [set aside](Frames::set_aside), unless they have been given to pages.
+    pub(super) set_aside: Range<u64>,
 }
 
 impl Frames {
@@ -110,6 +112,7 @@ impl Frames {
             contiguous_tables: Vec::new(),
             tables_last: false,
             kept: Vec::new(),
+            set_aside: 0..0,
         }
     }
 
@@ -131,6 +134,7 @@ impl Frames {
             contiguous_tables: Vec::new(),
             tables_last: false,
             kept: Vec::new(),
+            set_aside: 0..0,
         }
     }
 
@@ -175,9 +179,9 @@ impl Frames {
         block
     }
 
-    /// Frees the blocks kept for the kernel, or else the frames of a reservation. Returns whether there were any.
+    /// Frees the blocks kept for the kernel, or else the frames set aside, or else those of a reservation. Returns whether there were any.
     fn free_more(&mut self) -> bool {
-        self.release_kept() || self.break_oldest_reservation()
+        self.release_kept() || self.release_set_aside() || self.break_oldest_reservation()
     }
 
     /// Allocates like [`Frames::allocate`], but neither breaks a reservation nor frees blocks kept for the kernel.
@@ -292,6 +296,9 @@ impl Frames {
     /// If any of it is free, or memory has no such block.
     #[inline]
     pub fn free(&mut self, frame: FrameNumber, order: Order) {
+        if self.set_aside.contains(&frame.raw()) {
+            return self.change_owner(frame, order, Owner::SetAside);
+        }
         self.ledger.release(frame, order.frames());
         self.buddy.free(frame, order);
     }
@@ -339,6 +346,11 @@ impl Frames {
     /// The order of the block that an allocated frame was allocated in, at most 15.
     pub fn allocated_order(&self, frame: FrameNumber) -> u8 {
         self.ledger.order(frame)
+    }
+
+    /// Takes a free block from the allocator.
+    pub(super) fn take_free(&mut self, frame: FrameNumber, order: Order) {
+        assert!(self.buddy.allocate_at(frame, order), "the block is free");
     }
 
     /// Whether every frame of the block of `order` at `frame` is free.

@@ -16,6 +16,7 @@ mod ledger;
 mod memory;
 mod order;
 mod reservations;
+mod set_aside;
 pub mod snapshot;
 
 pub use block_set::BlockSet;

@@ -1,5 +1,7 @@
 //! Which frames private base pages get: any, or those that a policy chooses.
 
+use std::any::Any;
+
 use octavo_types::{FrameNumber, PageNumber};
 
 use super::{Memory, ProcessId};
@@ -8,8 +10,8 @@ use crate::page_table::DesignCounter;
 
 /// Chooses frames of private base pages: new pages of anonymous memory, and copies. Pages that processes share,
 /// larger pages and moved pages are placed without it.
-pub trait Placement: Send {
-    /// A free frame for a page of a process; `None` if any frame will do.
+pub trait Placement: Any + Send {
+    /// A frame for a page of a process that is free or [set aside](Frames::set_aside); `None` if any frame will do.
     fn choose(
         &mut self,
         frames: &Frames,
@@ -29,6 +31,12 @@ impl Memory {
         self.placement = Some(placement);
     }
 
+    /// The placement that chooses frames, if it is of this type: hardware may know its rule, and where its tables are.
+    pub fn placement<T: Placement>(&self) -> Option<&T> {
+        let placement: &dyn Any = self.placement.as_deref()?;
+        placement.downcast_ref()
+    }
+
     /// Allocates the frame of a private base page.
     ///
     /// # Errors
@@ -41,7 +49,7 @@ impl Memory {
     ) -> Result<FrameNumber, OutOfMemory> {
         let placement = self.placement.as_mut();
         match placement.and_then(|placement| placement.choose(&self.frames, process, page)) {
-            Some(frame) if self.frames.allocate_at(frame, Order::BASE, Owner::Data) => Ok(frame),
+            Some(frame) if self.frames.allocate_placed(frame) => Ok(frame),
             _ => self.frames.allocate(Order::BASE, Owner::Data),
         }
     }

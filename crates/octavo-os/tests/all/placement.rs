@@ -1,6 +1,6 @@
 //! Placements choose the frames of private base pages.
 
-use octavo_os::frames::Frames;
+use octavo_os::frames::{Frames, Order, Owner};
 use octavo_os::page_table::DesignCounter;
 use octavo_os::policy::BasePages;
 use octavo_os::vmas::ObjectId;
@@ -63,7 +63,9 @@ fn page_without_a_choice_takes_any_frame() {
         [9, 512].map(|at| leaf(&chosen, process, at)),
         [9, 512].map(|at| leaf(&any, process, at))
     );
-    assert_eq!(chosen.design_counters()[0].value, 1, "larger pages are placed without it");
+    let placement = chosen.placement::<ByNumber>().unwrap();
+    assert_eq!(placement.asked, 1, "larger pages are placed without it");
+    assert!(any.placement::<ByNumber>().is_none());
 }
 
 #[test]
@@ -74,4 +76,30 @@ fn placement_chooses_frames_of_copies_of_files() {
     memory.place_object_page(process, page(601), (ObjectId(0), 4), RW).unwrap();
     assert_eq!(frame(&memory, process, 600), 600);
     assert_ne!(frame(&memory, process, 601), 601, "a page of a file is not private");
+}
+
+#[test]
+fn frames_set_aside_are_for_placed_pages_until_memory_runs_out() {
+    let (mut memory, process) = memory(1 << 10);
+    memory.frames.set_aside(600..610);
+    memory.place_by(Box::new(ByNumber::default()));
+    place(&mut memory, process, 602, PageSize::BASE);
+    let other = memory.spawn().unwrap();
+    place(&mut memory, other, 401, PageSize::BASE);
+    assert_eq!(frame(&memory, other, 401), 601);
+    assert_eq!(memory.frames.used_frames(Owner::SetAside), 8);
+    memory.end(other);
+    assert_eq!(memory.frames.used_frames(Owner::SetAside), 9, "a freed frame is set aside again");
+    let mut taken = Vec::new();
+    while memory.frames.free_frames() > 0 {
+        taken.push(memory.frames.allocate(Order::BASE, Owner::Shadow).unwrap().raw());
+    }
+    assert!(taken.iter().all(|frame| !(600..610).contains(frame)));
+    let last: Vec<u64> =
+        std::iter::from_fn(|| memory.frames.allocate(Order::BASE, Owner::Shadow).ok())
+            .map(FrameNumber::raw)
+            .collect();
+    assert_eq!(last.len(), 9);
+    assert!(last.iter().all(|frame| (600..610).contains(frame) && *frame != 602));
+    assert_eq!(memory.frames.check(), Ok(()));
 }
