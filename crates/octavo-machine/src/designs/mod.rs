@@ -52,6 +52,7 @@ families! {
     gtsm "gtsm/mod.rs"
     pom_tlb "pom_tlb/mod.rs"
     victima "victima/mod.rs"
+    utopia "utopia/mod.rs"
     ech "ech/mod.rs"
     flattened "flattened/mod.rs"
     asap "asap/mod.rs"
