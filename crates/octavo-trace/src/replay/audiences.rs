@@ -11,10 +11,6 @@ use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::{Limits, Region, Window};
 use crate::window_log::WindowLog;
 
-/// After about this many words of a batch, a replay publishes its progress and asks whether it is to stop: an engine may
-/// need milliseconds for each reference.
-const PART_WORDS: usize = 1 << 10;
-
 /// An engine for each stream.
 pub struct Apart<C, F> {
     observer: F,
@@ -44,10 +40,11 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Audience for Apart<C, F> {
         &mut self,
         stream: u32,
         words: &'w [u64],
+        most: usize,
         decoder: &mut Decoder,
     ) -> Result<&'w [u64], DecodeError> {
         let window = self.streams.get_mut(&stream).expect("it has begun");
-        decoder.decode_part(words, PART_WORDS, window)
+        decoder.decode_part(words, most, window)
     }
 
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C, WindowLog) {
@@ -110,6 +107,7 @@ impl<C: TimeSlicedConsumer> Audience for Together<C> {
         &mut self,
         stream: u32,
         words: &'w [u64],
+        most: usize,
         decoder: &mut Decoder,
     ) -> Result<&'w [u64], DecodeError> {
         if self.running != Some(stream) {
@@ -118,7 +116,7 @@ impl<C: TimeSlicedConsumer> Audience for Together<C> {
             self.running = Some(stream);
             self.engine.switch_to(stream);
         }
-        decoder.decode_part(words, PART_WORDS, &mut self.region.before(&mut self.engine))
+        decoder.decode_part(words, most, &mut self.region.before(&mut self.engine))
     }
 
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C::Process, WindowLog) {

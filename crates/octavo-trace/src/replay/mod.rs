@@ -5,7 +5,7 @@ mod audiences;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::job::{Job, JobProgress, JobState};
 use crate::observer::{
@@ -87,6 +87,7 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
                 streams: BTreeMap::new(),
                 results: Vec::new(),
                 skipped: 0,
+                part_words: LEAST_PART_WORDS,
                 state,
                 totals: &shared,
             };
@@ -141,11 +142,12 @@ trait Audience {
     /// A stream begins.
     fn begin(&mut self, identity: &StreamIdentity);
 
-    /// Words of a stream that has begun. Takes some of them, and returns the others.
+    /// Words of a stream that has begun. Takes some `most` of them, and returns the others.
     fn words<'w>(
         &mut self,
         stream: u32,
         words: &'w [u64],
+        most: usize,
         decoder: &mut Decoder,
     ) -> Result<&'w [u64], DecodeError>;
 
@@ -159,6 +161,12 @@ trait Audience {
     fn finish(self) -> Self::Shared;
 }
 
+/// A batch is played in parts. After each, the progress is published, and the replay may be stopped. A part is longer than
+/// the one before if that took less than this time, since an engine may need milliseconds for each reference.
+const PART_TIME: Duration = Duration::from_millis(1);
+const LEAST_PART_WORDS: usize = 1 << 10;
+const MOST_PART_WORDS: usize = 1 << 16;
+
 struct Player<'a, A: Audience> {
     room: SegmentRoom,
     source: ReadAhead,
@@ -167,6 +175,8 @@ struct Player<'a, A: Audience> {
     streams: BTreeMap<u32, Playing>,
     results: Vec<StreamResult<A::Process>>,
     skipped: u64,
+    /// The words of a batch that are played before the next publication, about.
+    part_words: usize,
     state: &'a JobState,
     totals: &'a Totals,
 }
@@ -231,13 +241,18 @@ impl<A: Audience> Player<'_, A> {
                 self.skipped = skipped;
                 let mut words = &batch.words[..];
                 while !words.is_empty() && !self.state.stopped() {
+                    let began = Instant::now();
                     let playing = self.streams.get_mut(&stream);
                     let decoder = &mut playing.expect("a source begins its streams").decoder;
                     words = self
                         .audience
-                        .words(stream, words, decoder)
+                        .words(stream, words, self.part_words, decoder)
                         .map_err(|error| self.source.undecodable(&error))?;
                     self.publish_counts();
+                    self.part_words = match began.elapsed() < PART_TIME {
+                        true => (2 * self.part_words).min(MOST_PART_WORDS),
+                        false => (self.part_words / 2).max(LEAST_PART_WORDS),
+                    };
                 }
             }
             Step::Ended(stream, end) => self.end(stream, &end, None),
