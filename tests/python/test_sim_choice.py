@@ -56,7 +56,8 @@ def test_the_answer_has_the_time_of_system_calls() -> None:
     base = design("small", counts() | stack | {("core.stack", "base"): 2000})
     huge = design("large", counts() | stack | {("core.stack", "base"): 1600})
     expected = (
-        "runs for 0.8 of its time (0.833 with the time that its system calls took when traced), "
+        "runs for 0.8 of the time of small (0.833 with the time that its system calls took when "
+        "traced), "
     )
     assert expected in sentence([base, huge], 400)
     # Two parts in a hundred are not resolved, and latencies that are added up are not a time.
@@ -87,7 +88,7 @@ def test_the_sentence_by_hand() -> None:
     huge = design("large", counts(resident=1196 << 10))
     assert sentence([base, huge]).startswith(
         "Which design? large: it loses 0.0% of its cycles to translation (small: 20.0%), runs for "
-        "0.8 of its time, and takes 200 KiB (20.0%) more memory. An additive estimate"
+        "0.8 of the time of small, and takes 200 KiB (20.0%) more memory. An additive estimate"
     )
     same = design("same", base.counts)
     assert sentence([base, same]).startswith(

@@ -142,7 +142,7 @@ def _beside(best: Simulated, other: Simulated, kernel_cycles: float) -> str:
         parts.append(
             f"runs as long, within {RESOLUTION:.0%}"
             if is_equal
-            else f"runs for {times:.3g} of its time"
+            else f"runs for {times:.3g} of the time of {other.design}"
         )
         if best.is_timed and not is_equal and kernel_cycles > RESOLUTION * other.cycles:
             whole = (best.cycles + kernel_cycles) / (other.cycles + kernel_cycles)
