@@ -224,11 +224,13 @@ static Bool malloc_maps(ThreadId tid, ULong flags)
    mapped without them; 0 for other files. */
 static ULong pages_of_file(ULong fd)
 {
+   /* struct statfs: the type of the file system, the size of its blocks, and others. */
    ULong type_and_page[16] = {0};
    /* A filter that forbids the call would end the process. */
    if (!ring_slot->seccomp)
       raw_syscall(__NR_fstatfs, fd, (ULong)(Addr)type_and_page, 0, 0, 0, 0);
-   if (type_and_page[0] != 0x958458F6)
+   const ULong hugetlbfs_magic = 0x958458F6;
+   if (type_and_page[0] != hugetlbfs_magic)
       return 0;
    ULong log2 = 0;
    while (2UL << log2 <= type_and_page[1]) log2++;

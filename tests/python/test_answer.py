@@ -138,7 +138,8 @@ def test_the_reason_to_keep_small_pages_is_reported() -> None:
     each = [item(stream, BASE, (0.0, 0.009, 0.1)) for stream in ("fetch", "data")]
     assert answer(*each).text == (
         "Which page size? Keep 4 KiB: neither code nor data alone gains 1% on zen3; larger pages "
-        "for both would save about 1.8% (0.0% to 20.0%) of the time (walk cost measured)."
+        "for both would save about 1.8% (0.0% to 20.0%) of the time (walk cost measured). Not "
+        "certain: the high estimate is 20.0%; measure before you rule them out."
     )
     few = [item(stream, BASE, (0.0, 0.02, 0.1), reason="no-gain") for stream in ("fetch", "data")]
     assert answer(*few, walks=12_000).text == (

@@ -320,13 +320,19 @@ impl Place {
             Place::File(path) => {
                 let name = path.to_string_lossy();
                 let text = read(path, &name)?;
-                // `/dev/stdin` has no folder of its own: paths are relative to the current one.
-                let has_folder = !path.starts_with("/dev") && !path.starts_with("/proc");
-                let folder = path.parent().filter(|_| has_folder).unwrap_or(Path::new(""));
+                let folder = path.parent().filter(|_| !is_descriptor(path));
+                let folder = folder.unwrap_or(Path::new(""));
                 extended(&name, &text, Some(folder), depth)
             }
         }
     }
+}
+
+/// Whether a path names an open file of this process, as `/dev/stdin` and `/proc/self/fd/3` do. Such a file has no
+/// folder of its own: paths in it are relative to the current one.
+fn is_descriptor(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(path);
+    path == Path::new("/dev/stdin") || ["/dev/fd", "/proc/self/fd"].map(Path::new).contains(&folder)
 }
 
 fn too_large(name: &str) -> MachineError {
@@ -404,4 +410,16 @@ fn extended(
     tree.overlay(file)?;
     tree.head(&format!("# {} extends {}.\n", quoted(name), quoted(base)));
     Ok(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_descriptors_have_no_folder() {
+        let is = |path: &str| is_descriptor(Path::new(path));
+        assert!(["/dev/stdin", "/dev/fd/3", "/proc/self/fd/3"].into_iter().all(is));
+        assert!(!["/dev/shm/m.toml", "/proc/self/cwd/m.toml", "m.toml"].into_iter().any(is));
+    }
 }

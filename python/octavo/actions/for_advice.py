@@ -143,9 +143,7 @@ class _Chooser:
         if case.region_kind == "stack":
             yield _note(f"The kernel gives a growing stack no large pages; {_FROM_STACK}")
         elif case.region_kind == "thread-stack" and self.host.keeps_thread_stacks_small:
-            yield _note(
-                f"Linux 6.7 and later gives stacks of threads no large pages; {_FROM_STACK}"
-            )
+            yield _note(f"Linux since 6.7 gives stacks of threads no large pages; {_FROM_STACK}")
         elif self._is_of_stacks():
             yield _note(
                 "Most of its misses are in stacks, to which the kernel gives no large pages; "
@@ -179,7 +177,8 @@ class _Chooser:
         pages.
         """
         is_all = self.advice.case.region is None and self.advice.case.stream == "data"
-        return is_all and self.subject.stacks and self.host.keeps_thread_stacks_small
+        subject, keeps_small = self.subject, self.host.keeps_thread_stacks_small
+        return is_all and (subject.all_stacks if keeps_small else subject.stack)
 
     def _is_on_tmpfs(self) -> bool:
         return self._file.startswith(_SHM)
@@ -398,14 +397,18 @@ class _Chooser:
             yield _note(text)
             return
         if self._is_on_tmpfs():
-            always, advise, never = (
+            now = self.host.shm_pages
+            if now == "always":
+                yield _note(f"{_SHM} is mounted with huge=always: files there get 2 MiB pages.")
+                return
+            always, advise, undo = (
                 as_root(f"mount -o remount,huge={word} {_SHM.rstrip('/')}")
-                for word in ("always", "advise", "never")
+                for word in ("always", "advise", now)
             )
             text = "Files there get 2 MiB pages unasked, of every program, until reboot."
-            yield Action("mount", text, f"{always}\n{self.program}", restoring=never)
+            yield Action("mount", text, f"{always}\n{self.program}", restoring=undo)
             asking = self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
-            yield replace(asking, command=f"{advise}\n{asking.command}", restoring=never)
+            yield replace(asking, command=f"{advise}\n{asking.command}", restoring=undo)
             return
         yield from self._lines_for_shared(size)
         needed = needed_for_shared(self.host, "advise") or {}

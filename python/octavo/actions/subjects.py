@@ -48,6 +48,7 @@ class _Memory:
     """Misses in anonymous memory, the brk heap and static variables."""
     static_misses: int = 0
     stack_misses: int = 0
+    thread_stack_misses: int = 0
     mapped_misses: int = 0
     """Misses in anonymous mappings not known to be made by glibc's malloc or Python's allocator."""
     refused_misses: int = 0
@@ -89,7 +90,8 @@ class Subjects:
             mapped=self._mapped(case, stream, memory) if is_glibc else "little",
             refuses=self._refuses(case, stream, memory),
             shared=memory.shared > memory.total,
-            stacks=2 * memory.stack_misses > memory.all_misses,
+            stack=2 * memory.stack_misses > memory.all_misses,
+            all_stacks=2 * (memory.stack_misses + memory.thread_stack_misses) > memory.all_misses,
             file=_main_file(memory),
             untouched_pages=self._untouched(case, stream) if is_glibc else 0,
         )
@@ -165,10 +167,12 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             misses = row["misses"]
             memory.all_misses += misses
             memory.static_misses += misses if is_static else 0
-            memory.stack_misses += misses if kind in ("stack", "thread-stack") else 0
+            memory.stack_misses += misses if kind == "stack" else 0
+            memory.thread_stack_misses += misses if kind == "thread-stack" else 0
             memory.mapped_misses += misses if is_mapped else 0
             memory.refused_misses += misses if is_refused else 0
-            is_file = kind == "data" and _is_plain_file(row.get("path"))
+            path = row.get("path")
+            is_file = kind == "data" and bool(path) and not is_elf_file(path)
             memory.file_misses += misses if is_file else 0
             memory.misses += misses if is_static or kind in ("heap", "anonymous") else 0
         if row["component"] != "memory" or row["stream"] != "all":
@@ -177,7 +181,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
         if is_shared_memory(kind, path):
             memory.shared += touched
             continue
-        if kind == "data" and path and _is_plain_file(path):
+        if path and kind == "data" and not is_elf_file(path):
             memory.files[path] = memory.files.get(path, 0) + touched
         if kind not in ("heap", "anonymous"):
             continue
@@ -262,11 +266,6 @@ def _share(part: int, whole: int) -> Share:
     if 2 * part > whole:
         return "most"
     return "much" if part > _NOTABLE_SHARE * whole else "little"
-
-
-def _is_plain_file(path: str | None) -> bool:
-    """Whether there is a file, and it is no program and no library."""
-    return bool(path) and not is_elf_file(path)
 
 
 def _main_file(memory: _Memory) -> str:

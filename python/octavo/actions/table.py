@@ -65,8 +65,10 @@ class Subject:
     """Whether shared memory holds most of its data."""
     refuses: bool = False
     """Whether it asks for no huge pages (MADV_NOHUGEPAGE) in the memory of the advice, or most."""
-    stacks: bool = False
-    """Whether stacks have most of its data misses."""
+    stack: bool = False
+    """Whether growing stacks, those of main threads, have most of its data misses."""
+    all_stacks: bool = False
+    """Whether these and the stacks of other threads have most of its data misses."""
     file: str = ""
     """The file with most data, where files hold more than its own memory and shared memory, and
     have most of its data misses."""

@@ -6,7 +6,7 @@ holds it. So the estimate is the latency of the smallest cache of which the page
 takes no more than half; its bounds are the next faster and the next slower cache. In a virtual
 machine each of these reads also walks the host's page table, which is assumed to double the cost,
 or to triple it at worst. The host's entries for pages that lie apart share no lines, so they are
-assumed to come from that cache and from the next slower one, half of them each.
+assumed to come from the next slower cache, unless that is memory.
 """
 
 from __future__ import annotations
@@ -182,6 +182,7 @@ class WalkCosts:
         if not self.is_nested:
             return Spread(low, median, high)
         if far < len(self.caches) - 1:
+            # Of two reads one is that of the host's entry: twice the mean is the sum.
             median = (median + high) / 2
         return Spread(
             *(factor * of for factor, of in zip(_NESTED, (low, median, high), strict=True))

@@ -60,6 +60,9 @@ class HugePages:
     each pool of hugetlbfs, by absolute path and as read: `inherit` stays `inherit`."""
     free_pool_pages: Mapping[int, int]
     """Pages of hugetlbfs that are neither in use nor reserved, by size in bytes."""
+    shm_pages: str = "never"
+    """The option `huge` with which `/dev/shm` is mounted: `never`, `advise`, `within_size` or
+    `always`."""
 
     @property
     def anonymous_shared_thp(self) -> str | None:
@@ -122,7 +125,17 @@ def read_huge_pages(
             size: _number(path / "free_hugepages") - _number(path / "resv_hugepages")
             for size, path in sizes_in(root / HUGETLB).items()
         },
+        shm_pages=_shm_pages(root),
     )
+
+
+def _shm_pages(root: Path) -> str:
+    for line in (read_text(root / "proc/self/mounts") or "").splitlines():
+        _, place, _, options, *_ = line.split()
+        if place == "/dev/shm":
+            given = re.search(r"(?:^|,)huge=([a-z_]+)", options)
+            return given[1] if given else "never"
+    return "never"
 
 
 def _settings(root: Path) -> Iterator[tuple[str, str]]:

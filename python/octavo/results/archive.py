@@ -120,7 +120,7 @@ def drawn_figures(directory: Path) -> list[str]:
         document = read_document(directory)
         _, draw = _MAKERS[document["schema"]]
         return [f"{FIGURES}/{name}.{format}" for name in draw(document) for format in FORMATS]
-    except (CannotRun, KeyError):
+    except (CannotRun, LookupError, TypeError, ValueError, AttributeError):
         # Of another version, for example.
         return []
 

@@ -30,10 +30,14 @@ class OutputTarget:
         self._place = Path(name)
         self._file: NewFile | None = None
         self._directory: OutputDirectory | None = None
+        self._earlier_figures: list[str] = []
         if name.endswith(_SUFFIX):
             self._file = NewFile(name, force=force, option="--out")
         else:
+            from octavo.results.archive import drawn_figures
+
             self._directory = OutputDirectory(name, force=force)
+            self._earlier_figures = drawn_figures(self._place)
 
     @property
     def has_report(self) -> bool:
@@ -42,10 +46,10 @@ class OutputTarget:
 
     def write(self, result: InFiles) -> None:
         """Writes the files of a result, all or none."""
-        from octavo.results.archive import ONLY_SOME, drawn_figures, files_of, rows_writer
+        from octavo.results.archive import ONLY_SOME, files_of, rows_writer
 
         if self._directory is not None:
-            earlier = [*ONLY_SOME, *drawn_figures(self._place)]
+            earlier = [*ONLY_SOME, *self._earlier_figures]
             self._directory.write(files_of(result), optional=earlier)
         elif self._file is not None:
             self._file.write(rows_writer(result))

@@ -353,21 +353,25 @@ def _keep(
             f": larger pages would save fewer than {least} page walks of code or data, which are "
             "not a reason to change anything"
         )
-    elif gain.expected < limits.min_gain:
-        if gain.is_expected:
-            text = f"Which page size? Keep 4 KiB: the gain expected on {machine} is too small"
-        text += f"; larger pages {saves}"
+    else:
+        if gain.expected >= limits.min_gain:
+            text = (
+                "Which page size? Keep 4 KiB: neither code nor data alone gains "
+                f"{limits.min_gain:.0%} on {machine}; larger pages for both {saves}"
+            )
+        elif gain.is_expected:
+            text = (
+                f"Which page size? Keep 4 KiB: the gain expected on {machine} is too small; "
+                f"larger pages {saves}"
+            )
+        else:
+            text += f"; larger pages {saves}"
         is_uncertain = gain.is_expected and gain.high >= _NOTABLE_TIMES * limits.min_gain
         if is_uncertain:
             text += (
                 f". Not certain: the high estimate is {format_share(gain.high)}; measure before "
                 "you rule them out"
             )
-    else:
-        text = (
-            f"Which page size? Keep 4 KiB: neither code nor data alone gains {limits.min_gain:.0%} "
-            f"on {machine}; larger pages for both {saves}"
-        )
     return Answer(f"{text}.", False, gain, is_uncertain=is_uncertain)
 
 

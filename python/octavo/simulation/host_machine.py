@@ -312,10 +312,10 @@ def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Others | N
     if between is not None:
         # The room is N h + T / X, and F + F f / X.
         both = [(turn - fast * between) / (fast - lines) for lines, turn in slow if lines < fast]
-        if median(both) > 0:
-            room_of_both = fast * (1 + between / median(both))
-            if room_of_both < last:
-                every, room = both, room_of_both
+        both = [cycles for cycles in both if cycles > 0]
+        room_of_both = fast * (1 + between / median(both)) if both else last
+        if room_of_both < last:
+            every, room = both, room_of_both
     source = (
         f"measured: random reads hold {format_bytes(round(median(held) * _LINE_BYTES))} of "
         f"{format_bytes(last_bytes)} ({min(every):.3g} to {max(every):.3g} cycles by working set), "

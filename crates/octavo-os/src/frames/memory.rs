@@ -165,26 +165,28 @@ impl Frames {
     }
 
     /// Allocates a block of `order` for `owner`: the lowest one of the smallest sufficient order. If no base
-    /// frame is free, frees the blocks kept for the kernel, or else breaks a reservation.
+    /// frame is free, frees the blocks kept for the kernel, or else the frames set aside, or else breaks a reservation.
     ///
     /// # Errors
     ///
     /// If no free block is large enough.
     #[inline]
     pub fn allocate(&mut self, order: Order, owner: Owner) -> Result<FrameNumber, OutOfMemory> {
-        let block = self.allocate_free(order, owner);
-        if block.is_err() && order == Order::BASE && self.free_more() {
-            return self.allocate_free(order, owner);
+        let mut block = self.allocate_free(order, owner);
+        // Blocks kept for the kernel may lie among the frames set aside, which are not free then.
+        while block.is_err() && order == Order::BASE && self.free_more() {
+            block = self.allocate_free(order, owner);
         }
         block
     }
 
-    /// Frees the blocks kept for the kernel, or else the frames set aside, or else those of a reservation. Returns whether there were any.
+    /// Frees the blocks kept for the kernel, or else the frames set aside, or else those of a reservation. Returns whether
+    /// there were any.
     fn free_more(&mut self) -> bool {
         self.release_kept() || self.release_set_aside() || self.break_oldest_reservation()
     }
 
-    /// Allocates like [`Frames::allocate`], but neither breaks a reservation nor frees blocks kept for the kernel.
+    /// Allocates like [`Frames::allocate`], but frees no other blocks.
     ///
     /// # Errors
     ///
@@ -296,8 +298,15 @@ impl Frames {
     /// If any of it is free, or memory has no such block.
     #[inline]
     pub fn free(&mut self, frame: FrameNumber, order: Order) {
-        if self.set_aside.contains(&frame.raw()) {
+        let (first, end) = (frame.raw(), frame.raw() + order.frames());
+        let aside = self.set_aside.start.max(first)..self.set_aside.end.min(end);
+        if aside == (first..end) {
             return self.change_owner(frame, order, Owner::SetAside);
+        }
+        if !aside.is_empty() {
+            let half = Order::new(order.raw() - 1).expect("a frame is set aside or not");
+            self.free(frame, half);
+            return self.free(frame.plus(half.frames()), half);
         }
         self.ledger.release(frame, order.frames());
         self.buddy.free(frame, order);
@@ -359,7 +368,7 @@ impl Frames {
     }
 
     /// Ensures that `frames` frames can be allocated one by one. If necessary, frees the blocks kept for the kernel and
-    /// breaks reservations. Operations with many changes call it before the first change.
+    /// the frames set aside, and breaks reservations. Operations with many changes call it before the first change.
     ///
     /// # Errors
     ///

@@ -9,8 +9,8 @@ use super::memory::Frames;
 use super::{Order, Owner};
 
 impl Frames {
-    /// Sets the free frames of a range aside. Frames of the range that are freed are set aside again. If no other base
-    /// frame is free, an allocation frees all of them for good.
+    /// Sets the free frames of a range aside. Frames of the range that are freed are set aside again. An operation that
+    /// finds too few other frames free frees all of them for good.
     pub fn set_aside(&mut self, range: Range<u64>) {
         let inside = |block: FrameNumber, order: Order| {
             range.start.max(block.raw())..range.end.min(block.raw() + order.frames())
@@ -47,10 +47,11 @@ impl Frames {
 
     /// Frees all frames that are set aside. Returns whether there were any.
     pub(super) fn release_set_aside(&mut self) -> bool {
-        let any = self.used_frames(Owner::SetAside) > 0;
+        let mut any = false;
         for at in std::mem::take(&mut self.set_aside) {
             let frame = FrameNumber::new(at);
             if self.owner(frame) == Some(Owner::SetAside) {
+                any = true;
                 self.free(frame, Order::BASE);
             }
         }

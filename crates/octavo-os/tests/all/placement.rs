@@ -79,6 +79,27 @@ fn placement_chooses_frames_of_copies_of_files() {
 }
 
 #[test]
+fn blocks_kept_for_the_kernel_may_lie_partly_among_frames_set_aside() {
+    let (mut memory, _) = memory(1 << 10);
+    let order = Order::new(4).unwrap();
+    let blocks = [576, 592, 640].map(|first| (FrameNumber::new(first), order));
+    memory.frames.keep_for_kernel(blocks.to_vec());
+    memory.frames.set_aside(600..650);
+    let mut taken = Vec::new();
+    while let Ok(frame) = memory.frames.allocate(Order::BASE, Owner::Shadow) {
+        taken.push(frame.raw());
+    }
+    assert!(taken.is_sorted_by_key(|frame| (600..650).contains(frame)), "these come last");
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(memory.frames.check(), Ok(()));
+    assert_eq!(taken.len() as u64, memory.frames.used_frames(Owner::Shadow));
+    let kinds = [Owner::SetAside, Owner::Background { movable: false }];
+    assert_eq!(kinds.map(|kind| memory.frames.used_frames(kind)), [0, 0]);
+    assert_eq!(memory.frames.free_frames(), 0);
+}
+
+#[test]
 fn frames_set_aside_are_for_placed_pages_until_memory_runs_out() {
     let (mut memory, process) = memory(1 << 10);
     memory.frames.set_aside(600..610);

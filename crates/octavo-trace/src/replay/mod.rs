@@ -240,7 +240,7 @@ impl<A: Audience> Player<'_, A> {
                 self.limits.skipped(skipped - self.skipped);
                 self.skipped = skipped;
                 let mut words = &batch.words[..];
-                while !words.is_empty() && !self.state.stopped() {
+                loop {
                     let began = Instant::now();
                     let playing = self.streams.get_mut(&stream);
                     let decoder = &mut playing.expect("a source begins its streams").decoder;
@@ -253,6 +253,9 @@ impl<A: Audience> Player<'_, A> {
                         true => (2 * self.part_words).min(MOST_PART_WORDS),
                         false => (self.part_words / 2).max(LEAST_PART_WORDS),
                     };
+                    if words.is_empty() || self.state.stopped() {
+                        break;
+                    }
                 }
             }
             Step::Ended(stream, end) => self.end(stream, &end, None),

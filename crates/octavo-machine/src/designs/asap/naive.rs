@@ -321,7 +321,8 @@ fn with(config: &MachineConfig, settings: AsapSettings) -> MachineConfig {
 fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMachine> {
     let table: MakeTable =
         Arc::new(move |_, frames| Box::new(Tables::new(COMPARED[number], frames)));
-    let hardware = HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
+    let hardware =
+        HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
     build::conventional(config, &setup(config), tables, &os).unwrap()

@@ -82,11 +82,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         walker: || Box::new(DirectWalker::default()),
     };
     let hardware = (rules.registers > 0).then_some(hardware);
-    build::conventional(
-        config,
-        setup,
-        build::Tables { hardware, ..build::Tables::default() },
-        os)
+    build::conventional(config, setup, build::Tables { hardware, ..build::Tables::default() }, os)
 }
 
 /// The walker of a core. It counts walks by where they have found the entry.

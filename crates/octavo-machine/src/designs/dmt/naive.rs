@@ -410,7 +410,9 @@ fn with(config: &MachineConfig, settings: DmtSettings) -> MachineConfig {
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let settings = *config.designs.get::<DmtSettings>();
     let hardware = HardwareFormat {
-        table: Some(Arc::new(move |levels, frames| Box::new(Tables::new(settings, levels, frames)))),
+        table: Some(Arc::new(move |levels, frames| {
+            Box::new(Tables::new(settings, levels, frames))
+        })),
         walker: || Box::new(NaiveWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };

@@ -230,7 +230,8 @@ impl Walker for NaiveWalker {
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let merged = *config.designs.get::<FlattenedSettings>();
     let table: MakeTable = Arc::new(move |_, frames| Box::new(Tables::new(merged, frames)));
-    let hardware = HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
+    let hardware =
+        HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
     build::conventional(config, &setup(config), tables, &os).unwrap()

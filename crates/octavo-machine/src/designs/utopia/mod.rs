@@ -19,8 +19,9 @@
 //! base pages; the paper has a second one of 2 MiB pages. Pages neither move into the segment, as walks find them
 //! costly, nor leave it for others. The radix tree has an entry for each page. Accessed and dirty bits of a page in the
 //! segment are in its tag. Processes that share a frame after a fork share its tag. The segment is at the end of local
-//! memory. Frames there that are in use at the start take no page; when no other frame is free, the segment's free frames serve any purpose.
-//! Writes of tags and filter by the operating system take no time.
+//! memory; where memory has no room for the tables, there is none. Frames there that are in use at the start take no
+//! page. Where too few other frames are free, the free frames of the segment are used for any purpose. Writes of tags
+//! and filter by the operating system take no time.
 
 mod policy;
 mod segment;

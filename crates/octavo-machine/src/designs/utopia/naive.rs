@@ -164,10 +164,7 @@ fn naive(config: &MachineConfig, percent: u32) -> Box<dyn AnyMachine> {
 
 /// Plays actions on the design and its twin with segments of several sizes, and compares all counters. Returns those of
 /// the largest. The host of a guest has the policy of the guest.
-fn compare(
-    config: &MachineConfig,
-    actions: &[(usize, Action)],
-) -> Result<Counters, TestCaseError> {
+fn compare(config: &MachineConfig, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
     let mut config = config.clone();
     config.host.iter_mut().for_each(|host| host.policy = "design".to_owned());
     let one = |percent| {

@@ -23,16 +23,19 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment of so many percent of local memory, at its end. `None` if that is less than a set, or if no frames are
-    /// free for tags and filter.
+    /// A segment of so many percent of local memory, at its end. `None` if that is less than a set, or if too few frames
+    /// are free for tags and filter.
     pub fn new(percent: u64, frames: &mut Frames) -> Option<Self> {
         let local = frames.buddy().tiers().next().expect("a memory has local memory");
         let sets = local.end * percent / 100 / WAYS;
-        let mut table = |bytes: u64| -> Option<Vec<FrameNumber>> {
-            let count = bytes.div_ceil(PageSize::BASE.bytes());
-            (0..count).map(|_| frames.allocate(Order::BASE, Owner::DesignTable).ok()).collect()
-        };
-        let tables = [table(sets * SET_BYTES)?, table(sets)?];
+        let counts = [sets * SET_BYTES, sets].map(|bytes| bytes.div_ceil(PageSize::BASE.bytes()));
+        if frames.free_frames() < counts.iter().sum() {
+            return None;
+        }
+        let tables = counts.map(|count| {
+            let frame = |_| frames.allocate(Order::BASE, Owner::DesignTable);
+            (0..count).map(frame).collect::<Result<_, _>>().expect("as many frames are free")
+        });
         let first = FrameNumber::new(local.end - sets * WAYS);
         frames.set_aside(first.raw()..local.end);
         (sets > 0).then_some(Segment { first, sets, tables, pages_placed: 0, full_sets: 0 })
