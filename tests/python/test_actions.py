@@ -322,6 +322,33 @@ def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("option", "undo"), [("huge=advise,", "advise"), ("", "never")])
+def test_a_mount_option_is_undone_to_the_one_that_was_there(
+    tmp_path: Path, option: str, undo: str
+) -> None:
+    shared_memory(tmp_path, option)
+    found = actions_for(region_advice("buffer data"), machine(tmp_path))
+    undone = [action.record()["undo"] for action in found]
+    assert undone == 2 * [f"sudo mount -o remount,huge={undo} /dev/shm"]
+
+
+def test_a_mount_option_that_is_there_is_not_advised(tmp_path: Path) -> None:
+    shared_memory(tmp_path, "huge=always,")
+    (note,) = actions_for(region_advice("buffer data"), machine(tmp_path))
+    assert (note.kind, note.command) == ("note", "")
+    assert "huge=always" in note.text
+
+
+def shared_memory(root: Path, option: str) -> None:
+    """The settings of shared memory, with an option of the mount of `/dev/shm`."""
+    directory = root / "sys/kernel/mm/transparent_hugepage"
+    directory.mkdir(parents=True)
+    (directory / "shmem_enabled").write_text("always within_size advise [never] deny force\n")
+    mounts = root / "proc/self/mounts"
+    mounts.parent.mkdir(parents=True)
+    mounts.write_text(f"proc /proc proc rw 0 0\ntmpfs /dev/shm tmpfs rw,{option}nosuid 0 0\n")
+
+
 def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> None:
     assert kinds(actions_for(region_advice("shared"), machine(tmp_path))) == ["note"]
 

@@ -208,16 +208,24 @@ int main(void) {
 """
 
 
-def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_path: Path):
-    source, binary = tmp_path / "mappings.c", tmp_path / "mappings"
-    source.write_text(HUGE_MAPPINGS)
+def hugetlb_rows(octavo: Octavo, tmp_path: Path, text: str) -> list[Row]:
+    """The rows of regions with pages of hugetlbfs of a program, given as its source in C. Skips the
+    test where it gets none.
+    """
+    source, binary = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(text)
     subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
     traced = octavo([binary])
     if traced.status == 77:
         pytest.skip(f"no huge pages are set aside: {traced.stderr.decode().strip()}")
     assert traced.document is not None
-    rows = [row for row in traced.document["rows"] if row.get("counter") == "hugetlb_bytes"]
-    found = {(row["process"], row["region_kind"], row["value"]) for row in rows if row["value"]}
+    rows = traced.document["rows"]
+    return [row for row in rows if row.get("counter") == "hugetlb_bytes" and row["value"]]
+
+
+def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_path: Path):
+    rows = hugetlb_rows(octavo, tmp_path, HUGE_MAPPINGS)
+    found = {(row["process"], row["region_kind"], row["value"]) for row in rows}
     kinds = ("anonymous", "shared")
     assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
 
@@ -240,16 +248,8 @@ int main(void) {
 
 def test_a_file_of_hugetlbfs_has_huge_pages(octavo: Octavo, tmp_path: Path):
     """It is mapped without MAP_HUGETLB."""
-    source, binary = tmp_path / "pool.c", tmp_path / "pool"
-    source.write_text(HUGE_FILE)
-    subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
-    traced = octavo([binary])
-    if traced.status == 77:
-        pytest.skip(f"no huge pages are set aside: {traced.stderr.decode().strip()}")
-    assert traced.document is not None
-    rows = [row for row in traced.document["rows"] if row.get("counter") == "hugetlb_bytes"]
-    found = [(row["region"], row["value"]) for row in rows if row["value"]]
-    assert found == [("memfd:pool data", 4 * MIB)]
+    rows = hugetlb_rows(octavo, tmp_path, HUGE_FILE)
+    assert [(row["region"], row["value"]) for row in rows] == [("memfd:pool data", 4 * MIB)]
 
 
 ADVISED = """
