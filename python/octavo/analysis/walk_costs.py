@@ -182,10 +182,10 @@ class WalkCosts:
         if not self.is_nested:
             return Spread(low, median, high)
         if far < len(self.caches) - 1:
-            # Of two reads one is that of the host's entry: twice the mean is the sum.
+            # The factor of nested tables doubles the mean of a guest's and a host's entry.
             median = (median + high) / 2
         return Spread(
-            *(factor * of for factor, of in zip(_NESTED, (low, median, high), strict=True))
+            *(factor * read for factor, read in zip(_NESTED, (low, median, high), strict=True))
         )
 
     def faults(self, size: int, count: int, again: int = 0) -> Spread | None:

@@ -31,8 +31,8 @@ _SAME_LOAD = "# Give the server the same load again."
 _LITTLE_SECONDS = 0.1
 """Least time that a sentence mentions."""
 _NOTABLE_TIMES = 5
-"""How many times the smallest gain that is worth a change the high estimate is, where the answer is
-to keep 4 KiB, from which on it is called not certain."""
+"""The answer to keep 4 KiB is called not certain where the high estimate is at least this many
+times the smallest gain that is worth a change."""
 _NAMED = 4
 """Limit of regions that a sentence names."""
 

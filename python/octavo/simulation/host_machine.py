@@ -293,7 +293,7 @@ def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Others | N
     A line hits if it is read again within the time T in which the room is filled once. So of N
     lines, each read of which takes t cycles, the share h = 1 - exp(-T / (t N)) hits. N h lines are
     the program's, and others have filled the rest of the room in T, a line every X cycles. Fast
-    reads, one every f cycles, hold F lines: they fill the room f / X times as often as others.
+    reads, one every f cycles, hold F lines, and others the rest of the room, F f / X.
     """
     held, turns = [], []
     for size, loads in sorted(found.lone_read_cycles.items()):
@@ -310,7 +310,7 @@ def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Others | N
     every, room = [turn / max(last - lines, 1) for lines, turn in slow], last
     between = _fast_read_cycles(found)
     if between is not None:
-        # The room is N h + T / X, and F + F f / X.
+        # The room has N h + T / X lines, and F + F f / X, which gives X.
         both = [(turn - fast * between) / (fast - lines) for lines, turn in slow if lines < fast]
         both = [cycles for cycles in both if cycles > 0]
         room_of_both = fast * (1 + between / median(both)) if both else last

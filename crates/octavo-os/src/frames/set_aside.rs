@@ -9,8 +9,8 @@ use super::memory::Frames;
 use super::{Order, Owner};
 
 impl Frames {
-    /// Sets the free frames of a range aside. Frames of the range that are freed are set aside again. An operation that
-    /// finds too few other frames free frees all of them for good.
+    /// Sets the free frames of a range aside. Frames of the range that are freed are set aside again. An operation for
+    /// which too few other frames are free ends that: it frees all of them.
     pub fn set_aside(&mut self, range: Range<u64>) {
         let inside = |block: FrameNumber, order: Order| {
             range.start.max(block.raw())..range.end.min(block.raw() + order.frames())

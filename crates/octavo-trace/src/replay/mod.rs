@@ -142,7 +142,7 @@ trait Audience {
     /// A stream begins.
     fn begin(&mut self, identity: &StreamIdentity);
 
-    /// Words of a stream that has begun. Takes some `most` of them, and returns the others.
+    /// Words of a stream that has begun. Takes about `most` of them, and returns the others.
     fn words<'w>(
         &mut self,
         stream: u32,
@@ -175,7 +175,7 @@ struct Player<'a, A: Audience> {
     streams: BTreeMap<u32, Playing>,
     results: Vec<StreamResult<A::Process>>,
     skipped: u64,
-    /// The words of a batch that are played before the next publication, about.
+    /// About how many words of a batch the next part has.
     part_words: usize,
     state: &'a JobState,
     totals: &'a Totals,

@@ -226,7 +226,7 @@ impl Decoder {
         self.decode_part(words, words.len(), consumer).map(drop)
     }
 
-    /// Decodes items from the beginning of `words`: some `most` words, to the end of an item. Returns the words behind them.
+    /// Decodes items from the beginning of `words`: about `most` words, to the end of an item. Returns the others.
     pub fn decode_part<'w, C: WordConsumer>(
         &mut self,
         words: &'w [u64],
