@@ -100,9 +100,10 @@ test-aarch64:  ## the tests of the portable crates, compiled for 64-bit Arm and 
 fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
 	scripts/fuzz all
 
-lint: setup  ## format, clippy, ruff, types, wording, C warnings
+lint: setup  ## format, clippy, links of the reference, ruff, types, wording, C warnings
 	find crates fuzz -name '*.rs' -not -path '*/target/*' -exec rustfmt --check {} +
 	cargo clippy --workspace --all-targets --locked --profile bench -- -D warnings
+	$(RUST_REFERENCE)
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy --strict python/octavo
@@ -112,10 +113,11 @@ lint: setup  ## format, clippy, ruff, types, wording, C warnings
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c workloads/period/*.c
 
 # Private items too: the reference is for those who work on the code.
+RUST_REFERENCE := RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps \
+	--document-private-items --locked --profile bench
 SITE := build/docs/site
 docs: setup  ## the documentation site in build/docs/site, with the reference of all crates and of the Python package, and man pages
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps \
-		--document-private-items --locked --profile bench
+	$(RUST_REFERENCE)
 	.venv/bin/python scripts/build-site $(SITE)
 	cp -r target/doc $(SITE)/reference/rust
 	.venv/bin/python -W error scripts/python-reference $(SITE)/reference/python

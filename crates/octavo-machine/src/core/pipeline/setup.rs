@@ -24,7 +24,7 @@ impl CoreSetup {
         self.machine.core.count as usize
     }
 
-    /// Whether the cores of both machines can be lanes of one [`Pipeline`].
+    /// Whether the cores of both machines can be lanes of one [`Pipeline`](super::Pipeline).
     pub fn is_like(&self, other: &CoreSetup) -> bool {
         let key = |setup: &CoreSetup| (setup.machine.cache.l1d.latency_cycles, setup.count());
         self.pipeline == other.pipeline && key(self) == key(other)
