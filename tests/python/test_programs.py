@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,13 +19,16 @@ from octavo.analysis.programs import (
 )
 from octavo.analysis.rows import rows_of
 from octavo.analysis.view import notable_regions, process_grid, region_grid
+from octavo.base.huge_pages import read_huge_pages
 from octavo.hardware.tlb_levels import load_preset
 from octavo.report.charts import gains_chart, map_chart
+from octavo.runs.result import RunResult, advice_records
 from octavo.tracing.manifest import subject_of
 
 MIB = 1024 * KIB
 LRU = load_preset("lru64")
 WORKERS = 3
+NAMES = {"/usr/bin/server": "server"}
 TEXT = {"name": "server text", "kind": "text", "stream": "fetch", "path": "/usr/bin/server"}
 
 
@@ -157,7 +161,8 @@ def test_programs_with_one_base_name_are_distinguished() -> None:
     regions = region_grid(rows, [], 1, found["processes"], programs)
     assert sorted(row[0] for row in regions.rows) == [f"{name}: heap" for name in names]
     together = rows_by_program(rows, programs)
-    advice = advise_all(together, LRU)
+    short = short_names(one["program"] for one in found["processes"])
+    advice = advise_all(together, LRU, names=short)
     subjects = {item.case.subject for item in advice if item.case.region is not None}
     owners = ("a/worker, 2 processes", "b/worker, 2 processes")
     assert subjects == {f"data of heap ({owner})" for owner in owners}
@@ -167,6 +172,21 @@ def test_programs_with_one_base_name_are_distinguished() -> None:
     assert chart is not None
     marked = {one["region"] for one in chart["data"]["values"] if one["advised"]}
     assert marked == {f"{names[0]}: heap"}
+
+
+def test_advice_and_tables_have_the_same_name_of_a_program(
+    finish: Callable[..., RunResult],
+) -> None:
+    """One program has two processes, another of the same base name has one."""
+    heap = region(misses=(10**6, *(0,) * (len(SIZES) - 1)), base=8 * MIB)
+    paths = ("/a/worker", "/a/worker", "/b/worker")
+    found = result(*(process(at, program=path, regions=[heap]) for at, path in enumerate(paths)))
+    programs, rows = programs_of(found["processes"], LRU), rows_of(found, LRU)
+    names = process_names(found["processes"], programs)
+    assert names["/a/worker"] == "a/worker (2 processes)"
+    manifest = finish(found).manifest
+    advice = advice_records(rows, LRU, read_huge_pages(), None, manifest, programs=programs)
+    assert any("heap (a/worker, 2 processes)" in item["text"].lower() for item in advice)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +248,9 @@ def test_advice_is_about_a_program_or_about_each_process(per_process: bool) -> N
     found = server()
     programs = [] if per_process else programs_of(found["processes"], LRU)
     rows = rows_by_program(rows_of(found, LRU), programs)
-    records = [item.record() for item in advise_all(rows, LRU) if item.case.region == "heap"]
+    records = [
+        item.record() for item in advise_all(rows, LRU, names=NAMES) if item.case.region == "heap"
+    ]
     if per_process:
         assert sorted(record["process"] for record in records) == [0, 1, 2, WORKERS]
         assert not any("program" in record for record in records)

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from octavo.analysis.gain import Gain
-from octavo.analysis.programs import short_names
 from octavo.analysis.rows import (
     FAULTS,
     HUGE_PAGE_FAULTS,
@@ -259,30 +258,37 @@ class Advice:
 
 
 def advise_all(
-    rows: Sequence[Row], machine: Machine, limits: Thresholds = Thresholds()
+    rows: Sequence[Row],
+    machine: Machine,
+    limits: Thresholds = Thresholds(),
+    *,
+    names: Mapping[str, str] = {},
 ) -> list[Advice]:
-    """Advice for code, for data, then for each large region, in descending order of misses."""
-    whole, large = cases_to_advise(rows, machine)
+    """Advice for code, for data, then for each large region, in descending order of misses. `names`
+    has a short name of each program.
+    """
+    whole, large = cases_to_advise(rows, machine, names)
     return [advise(case, limits) for case in (*whole, *large)]
 
 
-def cases_to_advise(rows: Sequence[Row], machine: Machine) -> tuple[list[Case], list[Case]]:
+def cases_to_advise(
+    rows: Sequence[Row], machine: Machine, names: Mapping[str, str]
+) -> tuple[list[Case], list[Case]]:
     """Code and data of the whole program, and each large region in descending order of walks and
     misses.
     """
-    cases = list(cases_of(rows, machine))
+    cases = list(cases_of(rows, machine, names))
     whole = {case.stream: case for case in cases if case.region is None}
     large = [case for case in cases if case.region is not None and is_large(case, whole)]
     large.sort(key=lambda case: (-(case.base.walks or 0), -case.base.misses, case.subject))
     return list(whole.values()), large
 
 
-def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
+def cases_of(rows: Iterable[Row], machine: Machine, names: Mapping[str, str]) -> Iterator[Case]:
     """The two streams of the whole program, and the streams of each region that has references."""
     rows = list(rows)
     depth = machine_depth(rows)
     peaks = peak_memory_by_size(rows)
-    names = short_names(row["program"] for row in rows if "program" in row)
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if "page_size" in row:
@@ -317,7 +323,7 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
             ),
             process=process,
             program=program,
-            program_name=names.get(program),
+            program_name=names.get(program, program),
             processes=tuple(first.get("processes", ())),
             region=region,
             region_kind=first.get("region_kind"),

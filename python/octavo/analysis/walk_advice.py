@@ -9,7 +9,7 @@ and the memory that it takes is acceptable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from octavo.analysis.advice import (
@@ -46,15 +46,17 @@ def advise_by_walks(
     with_faults: bool = True,
     native: NativeTime | None = None,
     kernel_seconds: float = 0.0,
+    names: Mapping[str, str] = {},
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, in descending order of walks.
 
     `with_faults` says whether page faults at first touches count. `native` is the native time of
     the counted part, if that is known. `kernel_seconds` is the processor time of its system calls.
+    `names` has a short name of each program.
     """
     if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
-    whole, large = cases_to_advise(rows, machine)
+    whole, large = cases_to_advise(rows, machine, names)
     growth = huge_growth(rows)
     whole = [with_growth(case, growth) for case in whole]
     program = program_of(rows, whole, native, kernel_seconds)

@@ -23,7 +23,7 @@ from octavo.analysis.gain import ASSUMPTIONS, seconds_of
 from octavo.analysis.huge_growth import huge_growth
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.present_pages import leave_as_is
-from octavo.analysis.programs import Program, programs_of, rows_by_program
+from octavo.analysis.programs import Program, programs_of, rows_by_program, short_names
 from octavo.analysis.rows import (
     COLUMNS,
     FAULTS,
@@ -161,10 +161,11 @@ def advice_records(
         costs = replace(costs, counts_faults=with_faults and has_faults)
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
     subjects = Subjects(rows, runtimes or {}, command or ())
+    names = short_names(process["program"] for process in manifest["processes"])
 
     def advise(merged: Sequence[Row]) -> list[Advice]:
         if costs is None:
-            return advise_all(merged, machine, limits)
+            return advise_all(merged, machine, limits, names=names)
         found = advise_by_walks(
             merged,
             machine,
@@ -173,6 +174,7 @@ def advice_records(
             with_faults=with_faults,
             native=native,
             kernel_seconds=kernel_seconds or 0.0,
+            names=names,
         )
         return leave_as_is(found, merged, host, limits)
 
