@@ -21,6 +21,7 @@ from octavo.base.files import (
     text_writer,
     write_parquet,
 )
+from octavo.results.target import OutputTarget
 
 
 def no_space(path: Path) -> None:
@@ -325,3 +326,11 @@ def test_a_pipe_without_a_name_is_written(write: Callable[[str], None], expected
     os.close(writing)
     with os.fdopen(reading) as pipe:
         assert pipe.read() == expected
+
+
+@pytest.mark.parametrize("name", ["counts.csv/", "counts.parquet/"])
+def test_a_name_that_ends_as_a_directory_is_one(tmp_path: Path, name: str) -> None:
+    target = OutputTarget(f"{tmp_path}/{name}", force=False)
+    assert target.has_report
+    assert (tmp_path / name).is_dir()
+    target.close()

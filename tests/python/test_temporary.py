@@ -1,9 +1,11 @@
 """Temporary directories: directories of killed processes are removed by a later process."""
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,28 @@ def test_only_directories_of_ended_processes_are_removed(tmp_path: Path) -> None
     other.wait()
     with TemporaryDirectory("octavo-other-"):
         assert kept.exists()
+
+
+def test_directories_of_processes_killed_before_they_had_the_lock_are_removed(
+    tmp_path: Path,
+) -> None:
+    """A day later, where nothing is in them: results that are kept have no lock, either."""
+    day = 24 * 60 * 60
+    old = time.time() - 2 * day
+    for name, content in (("empty", []), ("new", [".octavo-owner-new"]), ("result", ["a.json"])):
+        for age in ("old", "young"):
+            directory = tmp_path / f"{PREFIX}{name}-{age}"
+            directory.mkdir(mode=0o700)
+            for file in content:
+                (directory / file).touch()
+            if age == "old":
+                os.utime(directory, (old, old))
+    users = tmp_path / f"{PREFIX}users"
+    users.mkdir(mode=0o755)
+    os.utime(users, (old, old))
+    with TemporaryDirectory(PREFIX) as name:
+        kept = {"empty-young", "new-young", "result-old", "result-young", "users"}
+        assert names_in(tmp_path) == {Path(name).name, *(f"{PREFIX}{one}" for one in kept)}
 
 
 def test_the_staging_place_of_a_killed_run_is_removed_by_the_next_one(tmp_path: Path) -> None:

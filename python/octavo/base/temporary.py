@@ -2,7 +2,8 @@
 
 A process that is killed leaves its directories behind. Each holds a file that its process locks as
 long as it lives; locks work across PID namespaces. The next process that makes such a directory
-finds the lock free and removes the directory.
+finds the lock free and removes the directory. A process that was killed before it had the lock
+leaves an empty directory, which is removed a day later.
 """
 
 import fcntl
@@ -10,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,9 @@ from pathlib import Path
 _LOCK = ".octavo-owner"
 _NEW_LOCK = ".octavo-owner-new"
 _MOST_NAME_BYTES = 256
+_MODE = 0o700
+"""The permissions with which `tempfile` makes directories."""
+_DAY_SECONDS = 24 * 60 * 60
 
 
 class TemporaryDirectory(tempfile.TemporaryDirectory[str]):
@@ -64,10 +69,22 @@ def _remove_if_abandoned(name: str) -> None:
     status = os.lstat(name)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return
-    lock = os.open(Path(name, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        lock = os.open(Path(name, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if stat.S_IMODE(status.st_mode) == _MODE and time.time() - status.st_mtime > _DAY_SECONDS:
+            _remove_without_content(name)
+        return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.read(lock, _MOST_NAME_BYTES) in (b"", _this_machine()):
             shutil.rmtree(name, ignore_errors=True)
     finally:
         os.close(lock)
+
+
+def _remove_without_content(name: str) -> None:
+    """Removes a directory that holds nothing but the beginning of a lock. Raises OSError."""
+    if all(entry.name == _NEW_LOCK for entry in Path(name).iterdir()):
+        Path(name, _NEW_LOCK).unlink(missing_ok=True)
+        Path(name).rmdir()

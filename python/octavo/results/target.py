@@ -22,7 +22,8 @@ class OutputTarget:
 
     def __init__(self, name: str, *, force: bool) -> None:
         """Checks that it can be written. Raises UsageError or CannotRun."""
-        if Path(name).suffix in _OTHER_SUFFIXES and not Path(name).is_dir():
+        names_directory = name.endswith("/") or Path(name).is_dir()
+        if Path(name).suffix in _OTHER_SUFFIXES and not names_directory:
             raise UsageError(
                 f"--out `{quoted(name)}`: give a directory, or a file that ends with {_SUFFIX}; "
                 "--json writes JSON."
