@@ -312,6 +312,7 @@ def test_a_setting_of_a_design_that_does_not_use_it_is_named() -> None:
 
 
 UPDATES = "synth:gups?table=2MiB&updates=7k"
+MAPPINGS = str(Path(__file__).parents[1] / "golden/traces/events.oct")
 EVENTS: dict[str, Any] = {
     "softvm.rates.protections_per_billion": 1_000_000,
     "softvm.rates.dma_pages_per_billion": 1_000_000,
@@ -385,15 +386,28 @@ def test_settings_that_a_design_does_not_use_change_no_count(
 ) -> None:
     """Each of them changes a count of another design on the same trace."""
     trace, events = (STRIDED, {}) if design == "colt_sa" else (UPDATES, EVENTS)
-    usual = octavo.sim(trace, designs=[design], settings=events)
-    changed = octavo.sim(trace, designs=[design], settings={**events, **settings})
+    assert_unused(design, settings, trace, events)
+
+
+def test_settings_of_mappings_change_no_count_of_physical_caches() -> None:
+    """The trace has a region whose protection changes, and one that two processes share."""
+    settings = {"softvm.kernel.increase": "eager", "softvm.kernel.aliases": "refuse"}
+    aliased = {"softvm.kernel.sharing": "aliased"}
+    assert_unused("mips_physical", settings, MAPPINGS, aliased, processes="asid", quantum=3000)
+
+
+def assert_unused(
+    design: str, settings: dict[str, Any], trace: str, others: dict[str, Any], **choices: Any
+) -> None:
+    usual = octavo.sim(trace, designs=[design], settings=others, **choices)
+    changed = octavo.sim(trace, designs=[design], settings={**others, **settings}, **choices)
     assert changed.rows == usual.rows
     useless = [text for text in remarks(changed) if "has no effect" in text]
     for key, value in settings.items():
         assert any(f"The setting `{key}=" in text for text in useless)
         user = USERS.get(key, "softvm")
         without, with_it = (
-            octavo.sim(trace, designs=[user], settings={**events, **more}).rows
+            octavo.sim(trace, designs=[user], settings={**others, **more}, **choices).rows
             for more in ({}, {key: value})
         )
         assert with_it != without, key
