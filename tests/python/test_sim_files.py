@@ -24,7 +24,7 @@ from octavo.report.theme import UNORDERED, log_ticks
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import TIMINGS, configure_sim
 from octavo.simulation.rows import COLUMNS
-from octavo.simulation.view import PARTS
+from octavo.simulation.view import PARTS, remarks
 from pages import assert_loads_nothing, charts_of
 from schemas import first_error, validator_of
 from sim_fakes import STRIDED, counts, machine, sim_process, sim_result
@@ -461,6 +461,31 @@ def test_long_series_are_merged(number: int) -> None:
     widths = [end - value["at"] for value, end in zip(walks, ends, strict=True)]
     total = sum(value["value"] * width / 1000 for value, width in zip(walks, widths, strict=True))
     assert total == pytest.approx(sum(range(number)), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("walk_cycles", "ratio"),
+    [
+        # With the 500 cycles that 1000 instructions take by themselves.
+        ([500, 500, 600, 600], None),
+        ([500, 500, 9999, 800, 800], "1.30"),
+        ([500, 500, 250, 250], "0.75"),
+        ([0, 900, 900], None),
+    ],
+)
+def test_a_program_that_changes_over_time_is_noted(
+    walk_cycles: list[int], ratio: str | None
+) -> None:
+    intervals = [{("core", "cycles_walks"): cycles} for cycles in walk_cycles]
+    made = machine("base4k", counts(), intervals=intervals)
+    result = sim_result([sim_process([made])], configure_sim(designs=["base4k"], interval=1000))
+    assert result.configuration.base_cpi == 0.5
+    notes = [text for text in remarks(result) if text.startswith("Not steady")]
+    assert list(result.steadiness_notes()) == notes
+    if ratio is None:
+        assert not notes
+    else:
+        assert f"base4k takes {ratio} times the cycles of the first half" in notes[0]
 
 
 def test_a_report_of_stopped_designs() -> None:

@@ -34,6 +34,7 @@ from octavo.simulation.linear_models import linear_models
 from octavo.simulation.model import Simulated, simulated, stop_notes, summed
 from octavo.simulation.python_design import Design
 from octavo.simulation.rows import COLUMNS, SimRow, model_rows, rows_of, time_rows
+from octavo.simulation.steadiness import steadiness_notes
 from octavo.simulation.timing import Timing, choose_timing
 from octavo.simulation.unused_settings import unused_settings
 from octavo.tracing.engine import Engine, EngineResult
@@ -95,6 +96,11 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
     def unused_settings(self) -> Iterator[str]:
         """A sentence for each setting of the machine that has no effect, with the reason."""
         return unused_settings(self.configuration, self.timing)
+
+    def steadiness_notes(self) -> Iterator[str]:
+        """A sentence where the intervals say that the program changes over time."""
+        every = self.configuration.interval_instructions
+        return iter(()) if every is None else steadiness_notes(self.lived, every)
 
     @property
     def failure(self) -> str | None:
@@ -201,6 +207,7 @@ def _finished(
     manifest["notes"] = [
         *stop_notes(simulated_result.total),
         *simulated_result.unused_settings(),
+        *simulated_result.steadiness_notes(),
         *simulated_result.timing.notes(),
         *manifest["notes"],
     ]

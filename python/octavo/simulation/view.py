@@ -72,9 +72,10 @@ def grids(result: SimResult) -> Iterator[Grid]:
 
 
 def remarks(result: SimResult) -> Iterator[str]:
-    """Sentences about values that are missing from the tables."""
+    """Sentences about values that are missing from the tables, or are of unlike parts."""
     yield from stop_notes(result.total)
     yield from result.unused_settings()
+    yield from result.steadiness_notes()
     if result.timing.warning is not None:
         yield result.timing.warning
     for source, times in result.times():
