@@ -5,11 +5,12 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_the_commands_of_guides_run(page: str, tmp_path: Path) -> None:
     left_out = []
     path = f"{ENVIRONMENT['PATH']}:/usr/lib/postgresql/15/bin"
     with as_server(page, tmp_path) as (place, identity):
-        for script in examples(page, "sh"):
+        for script in on_free_ports(examples(page, "sh")):
             needed = {name for word, names in INSTALLED.items() if word in script for name in names}
             absent = sorted(name for name in needed if shutil.which(name, path=path) is None)
             left_out += absent
@@ -120,6 +121,30 @@ def test_the_commands_of_guides_run(page: str, tmp_path: Path) -> None:
         if left_out:
             pytest.skip(f"not installed: {', '.join(left_out)}")
         assert (place / GUIDES[page]).exists()
+
+
+PORT = re.compile(r"(?<=-p )\d+|(?<=--port )\d+")
+
+
+def on_free_ports(scripts: list[str]) -> list[str]:
+    """The scripts with a free port in place of each that they name, which may be in use here."""
+    ports = {port for script in scripts for port in PORT.findall(script)}
+    with ExitStack() as stack:
+        sockets = {port: stack.enter_context(socket.socket()) for port in ports}
+        for one in sockets.values():
+            one.bind(("127.0.0.1", 0))
+        free = {port: str(one.getsockname()[1]) for port, one in sockets.items()}
+    return [PORT.sub(lambda found: free[found[0]], script) for script in scripts]
+
+
+def test_servers_of_guides_get_free_ports() -> None:
+    for page in ("tutorial.md", "how-to/redis.md"):
+        scripts = examples(page, "sh")
+        (port,) = {port for script in scripts for port in PORT.findall(script)}
+        replaced = "".join(on_free_ports(scripts))
+        (free,) = set(PORT.findall(replaced))
+        assert free != port
+        assert port not in replaced
 
 
 @contextmanager

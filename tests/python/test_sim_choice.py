@@ -122,7 +122,7 @@ def test_no_design_is_named_for_a_difference_that_is_not_resolved() -> None:
     assert grids_of(*designs)[1] == []
 
 
-def grids_of(*designs: Simulated) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def grids_of(*designs: Simulated) -> tuple[dict[str, list[str]], list[str]]:
     """The first table of made-up designs: its rows by name, and the rows with a best cell that are
     compared by resolution.
     """

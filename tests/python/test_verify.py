@@ -41,6 +41,7 @@ from schemas import first_error, validator_of
 from verify_tree import THP, chosen, make_tree
 
 PYTHON = sys.executable
+pytestmark = pytest.mark.usefixtures("needs_settings")
 
 
 def verify(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:

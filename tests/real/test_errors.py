@@ -173,6 +173,7 @@ def test_dev_shm_is_not_needed(shm: str, tmp_path: Path):
     assert (tmp_path / "result.json").exists()
 
 
+@pytest.mark.usefixtures("needs_settings")
 @pytest.mark.parametrize(
     ("words", "times"),
     [

@@ -17,7 +17,8 @@ from .conftest import OCTAVO, natively, workload
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.usefixtures("needs_settings"),
+    # Some change settings of the system, and `octavo verify` does nothing meanwhile.
+    pytest.mark.usefixtures("changes_settings"),
     pytest.mark.skipif(
         read_huge_pages().thp != "madvise",
         reason="transparent_hugepage/enabled is not madvise, under which programs ask for pages",
