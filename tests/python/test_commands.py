@@ -492,3 +492,22 @@ def test_large_changes_are_shown_without_fractions() -> None:
         "+1,742%",
         "+150,275%",
     ]
+
+
+def test_help_has_a_whole_line_for_each_command() -> None:
+    shown = run("--help").stdout
+    for name, line in COMMANDS.items():
+        assert f"  {name:<12}{line}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("run", "[OPTIONS] [--] PROGRAM [ARGUMENTS]..."),
+        ("verify", "[OPTIONS] [--] [PROGRAM [ARGUMENTS]...]"),
+        ("convert", "[OPTIONS] IN [OUT]"),
+        ("ctl", "[OPTIONS] PID wait|status|start|stop|snapshot"),
+    ],
+)
+def test_usage_shows_where_arguments_go(name: str, usage: str) -> None:
+    assert run(name, "--help").stdout.startswith(f"Usage: octavo {name} {usage}\n")

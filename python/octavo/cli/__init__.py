@@ -9,30 +9,30 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-COMMANDS = (
-    "run",
-    "curves",
-    "sim",
-    "ctl",
-    "record",
-    "info",
-    "head",
-    "convert",
-    "check",
-    "apply",
-    "snapshot",
-    "verify",
-    "list",
-    "explain",
-    "machines",
-    "calibrate",
-    "report",
-    "diff",
-    "reproduce",
-    "completion",
-    "study",
-)
-"""Modules that each declare the command of their name, in the order of `--help`."""
+COMMANDS = {
+    "run": "Count TLB misses and memory at every page size, and advise one",
+    "curves": "Compute the misses of every TLB in one pass",
+    "sim": "Simulate a machine with each of several translation designs",
+    "ctl": "Control a run from another terminal: begin and end counting",
+    "record": "Keep all references of a program in a trace",
+    "info": "Describe a trace and its processes",
+    "head": "List the first references and events of a trace",
+    "convert": "Write a trace in another format, or a part of it",
+    "check": "Check whether a trace can be what a program did",
+    "apply": "Give a program, or a running process, 2 MiB pages",
+    "snapshot": "Record the fragmentation of this machine's memory",
+    "verify": "Measure settings of huge pages natively, and name the best",
+    "list": "List machines, designs, policies, workloads or formats",
+    "explain": "Explain a translation design and its counters",
+    "machines": "Show a machine with every number and its source",
+    "calibrate": "Measure this processor's TLBs, page walks and caches",
+    "report": "Rebuild the report of a result, and draw its figures",
+    "diff": "Compare two results number by number",
+    "reproduce": "Check the claims of a paper on the programs found here",
+    "completion": "Print the script that completes commands in a shell",
+    "study": "Run a study of many simulations, and query its results",
+}
+"""Modules that each declare the command of their name, with its line in `--help`, in this order."""
 DECLARED: dict[str, typer.Typer] = {}
 """The commands whose modules are imported, by name."""
 TYPER_SETTINGS: dict[str, Any] = {

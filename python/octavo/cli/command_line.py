@@ -12,8 +12,22 @@ from typing import Any
 from typer.core import TyperCommand
 
 
-class ProgramCommand(TyperCommand):
+class Command(TyperCommand):
+    """A command whose usage names required arguments without braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage after the command's name."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class ProgramCommand(Command):
     """A command on a program with its arguments."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage: `[OPTIONS] [--] PROGRAM [ARGUMENTS]...`."""
+        *options, program = super().collect_usage_pieces(ctx)
+        line = f"{program.strip('[]')} [ARGUMENTS]..."
+        return [*options, "[--]", f"[{line}]" if program.startswith("[") else line]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Splits the command line at the first word that is not an option of Octavo."""

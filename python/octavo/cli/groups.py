@@ -14,7 +14,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from octavo.cli import DECLARED, TYPER_SETTINGS
+from octavo.cli import COMMANDS, DECLARED, TYPER_SETTINGS
+from octavo.cli.command_line import Command
 
 Value = TypeVar("Value")
 
@@ -45,7 +46,7 @@ def optional(read: Callable[..., Value], text: str | None, *name: str) -> Value 
 
 
 def command(
-    name: str, *, no_args_is_help: bool = True, **settings: Any
+    name: str, *, cls: type[Command] = Command, no_args_is_help: bool = True, **settings: Any
 ) -> Callable[[Callable[..., None]], None]:
     """Declares the command of a module; `settings` are for typer. The function has a parameter for
     each option, and one parameter for a group of options, whose type is the group's dataclass.
@@ -53,7 +54,8 @@ def command(
 
     def declare(function: Callable[..., None]) -> None:
         app = DECLARED[name] = typer.Typer(**TYPER_SETTINGS)
-        app.command(name, no_args_is_help=no_args_is_help, **settings)(_with_groups(function))
+        settings.update(cls=cls, short_help=COMMANDS[name], no_args_is_help=no_args_is_help)
+        app.command(name, **settings)(_with_groups(function))
 
     return declare
 
