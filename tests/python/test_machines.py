@@ -64,6 +64,26 @@ def test_paths_in_standard_input_are_relative_to_the_current_directory(
     assert beside["memory"]["fragmentation"]["file"] == str(tmp_path / "now.octmem")
 
 
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("[memory.fragmentation]", "memory.fragmentation"),
+        ("[host]\nmemory.bytes = '4GiB'\n[host.memory.fragmentation]", "host.memory.fragmentation"),
+    ],
+)
+def test_a_missing_snapshot_is_reported_with_its_machine(
+    tmp_path: Path, table: str, key: str
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'extends = "skylake"\n{table}\nkind = "snapshot"\nfile = "gone.octmem"\n')
+    sentence = f"octavo: {file}: {key}: cannot read `{tmp_path}/gone.octmem`: No such file"
+    for command in ("machines", "sim --machine"):
+        words = command.split()
+        refused = run(*words, str(file), *(["--", "true"] if words[1:] else []))
+        assert refused.exit_code == 2
+        assert refused.stderr.startswith(sentence)
+
+
 def test_settings_of_every_kind() -> None:
     machine = octavo.machine(
         "skylake",

@@ -253,7 +253,12 @@ def test_a_policy_that_it_cannot_translate_is_refused(lru: Any) -> None:
     tailored = type("Lru", (lru,), {"policy": "tps"})
     with pytest.raises(octavo.OctavoError, match=f"^Lru: policy = tps: {TOO_SMALL}") as raised:
         octavo.sim(TRACES[0], "skylake", [tailored])
-    assert "tps" not in str(raised.value).partition("give one of")[2]
+    usable = str(raised.value).partition("give one of ")[2]
+    assert "tps" not in usable
+    unknown = type("Lru", (lru,), {"policy": "eagr:span=exact"})
+    sentence = f"no policy `eagr`: give one of {usable}; did you mean `eager`?"
+    with pytest.raises(octavo.OctavoError, match=f"^{re.escape(sentence)}$"):
+        octavo.sim(TRACES[0], "skylake", [unknown])
 
 
 # --- sweeps --------------------------------------------------------------------------------------

@@ -187,8 +187,12 @@ impl DesignTables {
         }
         if wrong.advice.starts_with(NUMBER)
             && let Some(advice) = self.advice_on_number(tree, &wrong.key)
-            && (advice.starts_with(NUMBER) || given.parse::<i128>().is_ok())
         {
+            let is_number = given.parse::<i128>().is_ok();
+            let advice = match advice.strip_prefix("give at least ") {
+                Some(least) if !is_number => format!("{NUMBER} from {least}"),
+                _ => advice,
+            };
             return InvalidValue { advice, ..wrong };
         }
         wrong

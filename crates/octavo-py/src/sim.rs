@@ -1,5 +1,6 @@
 //! Machines and designs by name.
 
+use octavo_config::MemoryConfig;
 use octavo_machine::designs::{DesignSpec, registry};
 use octavo_machine::resolve;
 use octavo_machine::{Footprint, Sim, SimConfig, StreamShape, Timing};
@@ -74,6 +75,7 @@ pub fn read_sim(
         }
     });
     let designs = designs.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
+    let name = machine;
     let machine = resolved.into_config();
     let timing = match timing {
         OUT_OF_ORDER => Timing::OutOfOrder,
@@ -87,11 +89,15 @@ pub fn read_sim(
             machine.name
         )));
     }
-    let start = machine.memory.start();
-    let start = start.map_err(|error| failed(format!("memory.fragmentation: {error}")))?;
-    let host_start = machine.host.as_ref().map(|host| host.memory.start()).transpose();
-    let host_start =
-        host_start.map_err(|error| failed(format!("host.memory.fragmentation: {error}")))?;
+    let start = |key: &str, memory: &MemoryConfig| {
+        let refused = |error| failed(format!("{name}: {key}.fragmentation: {error}"));
+        memory.start().map_err(refused)
+    };
+    let host_start = match &machine.host {
+        Some(host) => Some(start("host.memory", &host.memory)?),
+        None => None,
+    };
+    let start = start("memory", &machine.memory)?;
     let config = SimConfig {
         machine,
         start: start.into(),

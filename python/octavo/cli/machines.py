@@ -3,7 +3,7 @@
 from octavo.cli import options
 from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
-from octavo.hardware.machines import resolve_machine
+from octavo.hardware.machines import check_snapshots, resolve_machine
 
 _EPILOG = """\b
 Examples:
@@ -30,5 +30,6 @@ def show_machine(
     with guarded():
         shown = output.shown()
         resolved = resolve_machine(machine, settings or [])
+        check_snapshots(machine, resolved.config)
         shown.write_text([resolved.toml])
         shown.write_json(resolved.document)

@@ -136,6 +136,18 @@ def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
     return ResolvedMachine(json.loads(text), digest, toml)
 
 
+def check_snapshots(name: str, machine: Mapping[str, Any]) -> None:
+    """Checks that the snapshots of memory that a machine names can be read. Raises UsageError."""
+    host = machine.get("host") or {}
+    for key, memory in (("memory", machine["memory"]), ("host.memory", host.get("memory", {}))):
+        file = memory.get("fragmentation", {}).get("file")
+        if file is not None:
+            try:
+                _core.read_snapshot(file)
+            except _core.OctavoError as error:
+                raise UsageError(f"{name}: {key}.fragmentation: {error}") from None
+
+
 def setting_texts(settings: Mapping[str, Setting]) -> list[str]:
     """Settings in the notation of the command line: `KEY=VALUE`."""
     return [f"{key}={toml_value(value)}" for key, value in settings.items()]

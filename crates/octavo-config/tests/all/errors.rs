@@ -201,9 +201,9 @@ fn invalid_values_are_rejected() {
             "tlb.l2.main.replacement=LRU",
             "tlb.l2.main.replacement = \"LRU\": give lru, tree-plru, random, fifo or srrip",
         ),
-        ("tlb.l2.main.entries=many", "tlb.l2.main.entries = \"many\": give a whole number from 0"),
+        ("tlb.l2.main.entries=many", "tlb.l2.main.entries = \"many\": give a whole number from 1"),
         ("tlb.l2.main.entries=-1", "tlb.l2.main.entries = -1: give at least 1"),
-        ("tlb.l2.main.entries=1.5", "tlb.l2.main.entries = 1.5: give a whole number from 0"),
+        ("tlb.l2.main.entries=1.5", "tlb.l2.main.entries = 1.5: give a whole number from 1"),
         (
             "tlb.l2.main.ways=some",
             "tlb.l2.main.ways = \"some\": give a whole number from 1, or \"full\"",

@@ -49,14 +49,18 @@ fn refuse(_: &MachineConfig, _: &Setup, _: &OsConfig) -> MachineResult {
 /// Rejects a policy with pages that the page tables of the design `name` do not have.
 pub(super) fn check_sizes(name: &str, policy: &PolicyConfig) -> Result<(), String> {
     let Some(size) = HARDWARE.sizes.unsupported(policy) else { return Ok(()) };
+    Err(format!(
+        "it makes pages of {size}, which the page tables of {name} do not have: give one of {}",
+        allowed_policies().join(", ")
+    ))
+}
+
+/// The policies whose default settings make pages of sizes that the page tables have.
+pub(super) fn allowed_policies() -> Vec<&'static str> {
     let policies = policies();
     let allowed =
         policies.iter().filter(|entry| HARDWARE.sizes.unsupported(&(entry.usual)()).is_none());
-    let allowed: Vec<_> = allowed.map(|entry| entry.name).collect();
-    Err(format!(
-        "it makes pages of {size}, which the page tables of {name} do not have: give one of {}",
-        allowed.join(", ")
-    ))
+    allowed.map(|entry| entry.name).collect()
 }
 
 /// The machine of the design `name`, whose cores have such levels.

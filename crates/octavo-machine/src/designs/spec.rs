@@ -160,9 +160,13 @@ impl DesignSpec {
 
     /// A design whose second-level TLB is outside of the simulator, with a policy and its settings.
     pub fn outside(name: &str, policy: &str, make: MakeLevel) -> Result<Self, SpecError> {
-        let os = registry::policies()
-            .parse(policy)
-            .map_err(|error| SpecError::of_policy(name, None, error))?;
+        let os = registry::policies().parse(policy).map_err(|error| match error {
+            PolicyError::Unknown { .. } => {
+                let (word, _) = split_settings(policy);
+                unknown("policy", word, &outside::allowed_policies())
+            }
+            other => SpecError::of_policy(name, None, other),
+        })?;
         outside::check_sizes(name, &os.policy).map_err(|why| SpecError::OutsidePolicy {
             design: quoted(name),
             policy: policy.to_owned(),
