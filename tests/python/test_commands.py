@@ -496,6 +496,7 @@ def test_large_changes_are_shown_without_fractions() -> None:
 
 def test_help_has_a_whole_line_for_each_command() -> None:
     shown = run("--help").stdout
+    assert run("-h").stdout == shown
     for name, line in COMMANDS.items():
         assert f"  {name:<12}{line}\n" in shown
 
@@ -510,4 +511,4 @@ def test_help_has_a_whole_line_for_each_command() -> None:
     ],
 )
 def test_usage_shows_where_arguments_go(name: str, usage: str) -> None:
-    assert run(name, "--help").stdout.startswith(f"Usage: octavo {name} {usage}\n")
+    assert run(name, "-h").stdout.startswith(f"Usage: octavo {name} {usage}\n")

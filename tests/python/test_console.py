@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from rich.console import Console
 
@@ -99,3 +101,18 @@ def test_long_names_of_columns_are_wrapped_before_a_table_is_split() -> None:
     with piped.capture() as captured:
         show_grid(piped, grid)
     assert names[1] in captured.get()
+
+
+def test_no_line_in_a_file_ends_in_spaces() -> None:
+    """Nothing is cut off or read as markup, and the text before the table stays."""
+    text = io.StringIO()
+    console = Console(file=text, width=20, markup=False, emoji=False)
+    rows = (("x", "short"), ("[red]" * 10, "long " * 10 + "end"), ("y", ""))
+    with console.capture() as captured:
+        console.print("before")
+        show_grid(console, Grid("", ("name", "[bold]:smile:"), rows, left_columns=2))
+    lines = captured.get().splitlines()
+    assert lines[:2] == ["before", ""]
+    assert lines[2].split() == ["name", "[bold]:smile:"]
+    assert lines == [line.rstrip() for line in lines]
+    assert f"{rows[1][0]}  {rows[1][1]}" in lines

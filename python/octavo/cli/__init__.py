@@ -40,6 +40,7 @@ TYPER_SETTINGS: dict[str, Any] = {
     "no_args_is_help": True,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["--help", "-h"]},
 }
 """The settings of all applications of typer."""
 

@@ -7,6 +7,7 @@ rich is imported only when something is printed, so that a program to trace star
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
@@ -151,10 +152,24 @@ def show_grid(
     for number, part in enumerate(parts):
         if number:
             console.print()
-        console.print(_filled(part, shown, ruled=ruled, width=console.width))
+        _print_table(console, _filled(part, shown, ruled=ruled, width=console.width))
     console.width = width
     if shown is not None and len(grid.rows) > shown:
         say(console, f"and {len(grid.rows) - shown} more; --json and --out have all.", "dim")
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """Prints a table, in pipes and files without spaces at the ends of lines."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    text = io.StringIO()
+    Console(file=text, width=console.width, markup=False, emoji=False).print(table)
+    for line in text.getvalue().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True)
 
 
 def _fitting(console: Console, grid: Grid) -> tuple[list[Grid], bool]:
