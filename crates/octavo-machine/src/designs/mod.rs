@@ -1,5 +1,6 @@
 //! The translation designs: each has its own file or folder and one line in the list below.
 
+mod behind_tlbs;
 mod build;
 #[cfg(test)]
 mod last_page;

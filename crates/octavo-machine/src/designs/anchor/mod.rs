@@ -47,6 +47,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 use super::Conventional;
+use super::behind_tlbs::BehindTlbs;
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::counters::{Counters, Lookups};
@@ -137,47 +138,52 @@ fn place(page: PageNumber, order: u8) -> (PageNumber, u64) {
     (PageNumber::new(first), page.raw() - first)
 }
 
-impl Anchors {
-    /// Serves a first-level miss.
-    #[inline(never)]
-    fn serve_l1_miss(
+impl BehindTlbs for Anchors {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
+    }
+
+    fn walk_and_fill_l2(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
+        (held, is_clean): (Lookup, bool),
     ) -> Option<Translation> {
-        let in_second = self.tlbs.look_up_l2(env, page, access);
-        if let Lookup::Hit(translation) = in_second {
-            return Some(translation);
+        if let Lookup::Miss = held
+            && let Some(anchor) = self.look_up(env, page)
+            && (anchor.is_writable || !access.is_store())
+        {
+            return self.translate_by(env, page, access, anchor);
         }
-        let anchor = match in_second {
-            Lookup::Miss => self.look_up(env, page),
-            _ => None,
-        };
-        let translation = match anchor {
-            Some(anchor) if anchor.is_writable || !access.is_store() => {
-                self.translate_by(env, page, access, anchor)?
+        let mut translation = self.walk(env, page, access, is_clean)?;
+        let order = self.order(env);
+        if translation.size.base_shift() < order {
+            let (first, at) = place(page, order);
+            let (read, has_changed) = env.noting_changes(|env| self.read_anchor(env, page, first));
+            read?;
+            if has_changed {
+                translation = self.resolve(env, page, access)?;
             }
-            _ => self.walk_and_fill_l2(env, page, access, in_second)?,
-        };
-        self.tlbs.fill_l1(env.asid(), page, translation, access);
+            if let Some(anchor) = anchor_at(env, first).filter(|anchor| at < anchor.pages) {
+                let asid = env.asid();
+                let l2 = self.tlbs.l2().expect("it holds anchors");
+                if !matches!(held, Lookup::Miss) {
+                    l2.remove(asid, page);
+                }
+                let array = l2.array_of_mut(PageSize::BASE).expect("it holds anchors");
+                array.fill_kind(asid, page, order, anchor.encode());
+                self.counts.fills += 1;
+                self.counts.filled_pages += anchor.pages;
+                return Some(translation);
+            }
+        }
+        self.tlbs.fill_l2(env.asid(), page, translation, held);
         Some(translation)
     }
+}
 
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let translation = self.walk_and_fill_l2(env, page, access, in_first)?;
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        Some(translation)
-    }
-
+impl Anchors {
     /// Looks up the anchor of a page that the second level does not hold.
     fn look_up(&mut self, env: &mut Env, page: PageNumber) -> Option<Anchor> {
         let order = self.order(env);
@@ -211,40 +217,6 @@ impl Anchors {
         let (_, in_page) = place(page, size.base_shift());
         let first = FrameNumber::new(anchor.frame.raw() + at - in_page);
         Some(Translation { size, entry: entry.at(first) })
-    }
-
-    /// Walks to a page, and fills its anchor or the page itself into the second level.
-    fn walk_and_fill_l2(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        held: Lookup,
-    ) -> Option<Translation> {
-        let mut translation = self.walk(env, page, access, held.is_clean())?;
-        let order = self.order(env);
-        if translation.size.base_shift() < order {
-            let (first, at) = place(page, order);
-            let (read, has_changed) = env.noting_changes(|env| self.read_anchor(env, page, first));
-            read?;
-            if has_changed {
-                translation = self.resolve(env, page, access)?;
-            }
-            if let Some(anchor) = anchor_at(env, first).filter(|anchor| at < anchor.pages) {
-                let asid = env.asid();
-                let l2 = self.tlbs.l2().expect("it holds anchors");
-                if !matches!(held, Lookup::Miss) {
-                    l2.remove(asid, page);
-                }
-                let array = l2.array_of_mut(PageSize::BASE).expect("it holds anchors");
-                array.fill_kind(asid, page, order, anchor.encode());
-                self.counts.fills += 1;
-                self.counts.filled_pages += anchor.pages;
-                return Some(translation);
-            }
-        }
-        self.tlbs.fill_l2(env.asid(), page, translation, held);
-        Some(translation)
     }
 
     /// Reads the entry of a page's anchor after the walk to the page, in a guest in both tables, unless that walk has
@@ -300,13 +272,7 @@ fn contiguous_from(table: &PageTable, page: PageNumber) -> u64 {
 impl Design for Anchors {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {

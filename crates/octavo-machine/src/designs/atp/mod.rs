@@ -58,6 +58,7 @@ use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, PageNumber, PageSize};
 
+use super::behind_tlbs::BehindTlbs;
 use super::leaf_line::{self, seen};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use super::{Conventional, build};
@@ -186,8 +187,11 @@ fn pages_of(page: u64, size: PageSize) -> Pages {
     first..first + (1 << order)
 }
 
-impl Atp {
-    /// Serves a first-level miss.
+impl BehindTlbs for Atp {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
+    }
+
     #[inline(never)]
     fn serve_l1_miss(
         &mut self,
@@ -214,22 +218,9 @@ impl Atp {
         }
         Some(translation)
     }
+}
 
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let translation = self.walk(env, page, access, in_first.is_clean())?;
-        self.tlbs.fill_l2(env.asid(), page, translation, in_first);
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        Some(translation)
-    }
-
+impl Atp {
     /// The translation of a page that all TLBs miss, from the queue or by a walk, and whether it is by a walk.
     fn find(
         &mut self,
@@ -369,13 +360,7 @@ impl Design for Atp {
 
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {

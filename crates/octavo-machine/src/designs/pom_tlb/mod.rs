@@ -36,6 +36,7 @@ use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
+use crate::designs::behind_tlbs::BehindTlbs;
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::env::Env;
@@ -247,50 +248,21 @@ impl PomTlb {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Serves a first-level miss.
-    #[inline(never)]
-    fn serve_l1_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-    ) -> Option<Translation> {
-        let in_second = self.tlbs.look_up_l2(env, page, access);
-        if let Lookup::Hit(translation) = in_second {
-            return Some(translation);
-        }
-        let translation = match self.look_up(env, page, access) {
-            Lookup::Hit(translation) => {
-                self.tlbs.fill_l2(env.asid(), page, translation, in_second);
-                translation
-            }
-            in_table => {
-                let is_clean = in_second.is_clean() || in_table.is_clean();
-                self.walk_and_fill(env, page, access, (in_second, is_clean))?
-            }
-        };
-        self.tlbs.fill_l1(env.asid(), page, translation, access);
-        Some(translation)
-    }
-
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let is_clean = in_first.is_clean();
-        let translation = self.walk_and_fill(env, page, access, (in_first, is_clean))?;
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        Some(translation)
+impl BehindTlbs for PomTlb {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
     }
 
     /// Reads the set of the predicted size.
-    fn look_up(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
+    fn look_up_behind(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        _: &Lookup,
+    ) -> Lookup {
         let Some(asid) = tag(env.process()) else { return Lookup::Miss };
         let size = usize::from(self.predicts_huge[region(page)]);
         let (at, found) = {
@@ -304,7 +276,7 @@ impl PomTlb {
         Lookup::of(found, access.is_store())
     }
 
-    fn walk_and_fill(
+    fn walk_and_fill_l2(
         &mut self,
         env: &mut Env,
         page: PageNumber,
@@ -333,13 +305,7 @@ fn region(page: PageNumber) -> usize {
 impl Design for PomTlb {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {

@@ -49,6 +49,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, PageNumber};
 
 use super::Conventional;
+use super::behind_tlbs::BehindTlbs;
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::counters::{Counters, Lookups};
@@ -117,43 +118,30 @@ struct Counts {
     short_runs: u64,
 }
 
-impl Spot {
-    /// Serves a first-level miss.
-    #[inline(never)]
-    fn serve_l1_miss(
+impl BehindTlbs for Spot {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
+    }
+
+    fn walk_and_fill_l2(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
+        (held, is_clean): (Lookup, bool),
     ) -> Option<Translation> {
-        let in_second = self.tlbs.look_up_l2(env, page, access);
-        let translation = match in_second {
-            Lookup::Hit(translation) => return Some(translation),
+        let translation = match held {
             Lookup::Miss if access.kind() != Access::Fetch && self.settings.sets > 0 => {
                 self.walk_with_prediction(env, page, access)?
             }
-            _ => self.walk(env, page, access, in_second.is_clean())?,
+            _ => self.walk(env, page, access, is_clean)?,
         };
-        self.tlbs.fill_l2(env.asid(), page, translation, in_second);
-        self.tlbs.fill_l1(env.asid(), page, translation, access);
+        self.tlbs.fill_l2(env.asid(), page, translation, held);
         Some(translation)
     }
+}
 
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let translation = self.walk(env, page, access, in_first.is_clean())?;
-        self.tlbs.fill_l2(env.asid(), page, translation, in_first);
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        Some(translation)
-    }
-
+impl Spot {
     /// Walks for a miss of both levels, behind a prediction if there is one, and learns from the walk.
     fn walk_with_prediction(
         &mut self,
@@ -206,13 +194,7 @@ impl Design for Spot {
 
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {

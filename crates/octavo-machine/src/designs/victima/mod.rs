@@ -44,6 +44,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 use super::Conventional;
+use super::behind_tlbs::BehindTlbs;
 use super::build::{self, Tables};
 use super::leaf_line::{self, seen};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
@@ -119,61 +120,23 @@ struct Counts {
     background_references: u64,
 }
 
-impl Victima {
-    /// Serves a first-level miss.
-    #[inline(never)]
-    fn serve_l1_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-    ) -> Option<Translation> {
-        let in_second = self.tlbs.look_up_l2(env, page, access);
-        let translation = match in_second {
-            Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss { is_clean } => {
-                let translation = self.walk_and_fill(env, page, access, (in_second, is_clean))?;
-                self.tlbs.fill_l1(env.asid(), page, translation, access);
-                translation
-            }
-            Lookup::Miss => {
-                let translation = match self.look_up(env, page, access) {
-                    Lookup::Hit(translation) => {
-                        self.tlbs.fill_l2(env.asid(), page, translation, in_second);
-                        translation
-                    }
-                    in_block => {
-                        let held = (in_second, in_block.is_clean());
-                        self.walk_and_fill(env, page, access, held)?
-                    }
-                };
-                self.tlbs.fill_l1(env.asid(), page, translation, access);
-                translation
-            }
-        };
-        self.keep_evicted(env)?;
-        Some(translation)
-    }
-
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let is_clean = in_first.is_clean();
-        let translation = self.walk_and_fill(env, page, access, (in_first, is_clean))?;
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        self.keep_evicted(env)?;
-        Some(translation)
+impl BehindTlbs for Victima {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
     }
 
     /// Looks for a block with the page. A hit is charged; a walk hides a look-up that misses or does not permit the
     /// access.
-    fn look_up(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
+    fn look_up_behind(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_second: &Lookup,
+    ) -> Lookup {
+        if !matches!(in_second, Lookup::Miss) {
+            return Lookup::Miss;
+        }
         let found = SIZES.into_iter().find_map(|size| {
             let (number, at) = self.place(size, page);
             let entry = decode(env.translation_line(size, number)?[at])?;
@@ -190,13 +153,7 @@ impl Victima {
         lookup
     }
 
-    /// The number of the block of a page, and the place of the page in it.
-    fn place(&self, size: PageSize, page: PageNumber) -> (u64, usize) {
-        let number = page.raw() >> size.base_shift();
-        (number / self.pages, (number % self.pages) as usize)
-    }
-
-    fn walk_and_fill(
+    fn walk_and_fill_l2(
         &mut self,
         env: &mut Env,
         page: PageNumber,
@@ -212,6 +169,41 @@ impl Victima {
             self.fill_or_renew(env, page, translation);
         }
         Some(translation)
+    }
+
+    /// Fills the block of a page that the second level has evicted, by a walk in the background, if the page is costly.
+    /// `None` when memory has run out.
+    fn after_fill(&mut self, env: &mut Env) -> Option<()> {
+        let Some((asid, page, evicted)) = self.tlbs.take_evicted_from_l2() else { return Some(()) };
+        let whole = evicted.whole();
+        if !self.fills_on_eviction || asid != env.asid() || !SIZES.contains(&whole.size) {
+            return Some(());
+        }
+        let (number, at) = self.place(whole.size, page);
+        if env.translation_line(whole.size, number).is_some()
+            || !self.predictor.is_costly(env, page, whole)
+        {
+            return Some(());
+        }
+        let Some(references) = self.walk_in_background(env, page) else {
+            return env.stopped().is_none().then_some(());
+        };
+        self.counts.background_walks += 1;
+        self.counts.background_references += references;
+        let words = self.words(env, page, whole.size);
+        // In a guest, TLBs may hold another translation of a page than both tables give.
+        if words[at] != NONE {
+            self.fill(env, whole.size, number, words);
+        }
+        Some(())
+    }
+}
+
+impl Victima {
+    /// The number of the block of a page, and the place of the page in it.
+    fn place(&self, size: PageSize, page: PageNumber) -> (u64, usize) {
+        let number = page.raw() >> size.base_shift();
+        (number / self.pages, (number % self.pages) as usize)
     }
 
     /// Renews the block of a walked page if it is there; otherwise fills it if the page is costly.
@@ -241,33 +233,6 @@ impl Victima {
         self.counts.filled_pages += words.iter().filter(|word| **word != NONE).count() as u64;
     }
 
-    /// Fills the block of a page that the second level has evicted, by a walk in the background, if the page is costly.
-    /// `None` when memory has run out.
-    fn keep_evicted(&mut self, env: &mut Env) -> Option<()> {
-        let Some((asid, page, evicted)) = self.tlbs.take_evicted_from_l2() else { return Some(()) };
-        let whole = evicted.whole();
-        if !self.fills_on_eviction || asid != env.asid() || !SIZES.contains(&whole.size) {
-            return Some(());
-        }
-        let (number, at) = self.place(whole.size, page);
-        if env.translation_line(whole.size, number).is_some()
-            || !self.predictor.is_costly(env, page, whole)
-        {
-            return Some(());
-        }
-        let Some(references) = self.walk_in_background(env, page) else {
-            return env.stopped().is_none().then_some(());
-        };
-        self.counts.background_walks += 1;
-        self.counts.background_references += references;
-        let words = self.words(env, page, whole.size);
-        // In a guest, TLBs may hold another translation of a page than both tables give.
-        if words[at] != NONE {
-            self.fill(env, whole.size, number, words);
-        }
-        Some(())
-    }
-
     /// The contents of the block of a walked page: the pages that the walk has seen.
     fn words(&self, env: &Env, page: PageNumber, size: PageSize) -> TranslationWords {
         let order = size.base_shift();
@@ -295,13 +260,7 @@ fn decode(word: u64) -> Option<TlbEntry> {
 impl Design for Victima {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     /// The environment drops the blocks.
