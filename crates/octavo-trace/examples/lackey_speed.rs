@@ -5,7 +5,6 @@
 //! threads with the system's part, which other programs on the machine disturb less. Ours reads
 //! the file on a second thread.
 
-#[path = "../../octavo-hw/examples/timing/mod.rs"]
 mod timing;
 
 use std::fs::File;

@@ -6,7 +6,6 @@
 //! addresses (level 3) to memory, both from warm files, and writes the trace's words to chunks
 //! again, on one thread. Prints a line of JSON a trace, with medians, and a hash of the chunks.
 
-#[path = "../../octavo-hw/examples/timing/mod.rs"]
 mod timing;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each example uses its part")]
 
-#[path = "../../../octavo-hw/examples/timing/mod.rs"]
+#[path = "../../../octavo-trace/examples/timing/mod.rs"]
 pub mod timing;
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The beginning of a trace in memory, as words, so that decoding it into a consumer can be timed.
 //! Examples of other crates have this module, too.
 
-#[path = "../../../octavo-hw/examples/timing/mod.rs"]
+#[path = "../timing/mod.rs"]
 mod timing;
 
 use octavo_trace::formats::{OpenOptions, open};
