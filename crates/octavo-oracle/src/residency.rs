@@ -115,13 +115,7 @@ mod tests {
     use octavo_types::{Item, ItemKind, Protection};
 
     fn fetch_and_load() -> Segment {
-        let item = |kind, size_bytes, addr| Item {
-            kind,
-            guarded: false,
-            atomic: false,
-            size_bytes,
-            addr: VirtAddr::new(addr),
-        };
+        let item = |kind, size_bytes, addr| Item::new(kind, size_bytes, VirtAddr::new(addr));
         let items = vec![item(ItemKind::Fetch, 4, 0x1000), item(ItemKind::Load, 8, 0)];
         Segment::new(items, vec![]).unwrap()
     }

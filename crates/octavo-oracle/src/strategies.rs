@@ -67,13 +67,7 @@ pub fn segment() -> impl Strategy<Value = Segment> {
         let mut addr = start;
         for (jump_bytes, size_bytes, data) in instructions {
             addr = addr.wrapping_add(jump_bytes);
-            items.push(Item {
-                kind: ItemKind::Fetch,
-                guarded: false,
-                atomic: false,
-                size_bytes,
-                addr,
-            });
+            items.push(Item::new(ItemKind::Fetch, size_bytes, addr));
             items.extend(data.iter().map(|(item, _)| *item));
             data_items.extend(data);
             addr = addr.wrapping_add(u64::from(size_bytes));
@@ -135,13 +129,7 @@ pub fn stream(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
 /// A stream of loads, for models that depend on time. A step is a base page of a small universe, the number
 /// of loads (1 to 40, or 600), and whether each load spans the next page, too. Each step also has one fetch.
 pub fn loads(steps: &[(u64, usize, bool)]) -> RandomStream {
-    let item = |kind, size_bytes, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, size_bytes, addr| Item::new(kind, size_bytes, VirtAddr::new(addr));
     let segment = |loads: usize| {
         let mut items = vec![item(ItemKind::Fetch, 4, 0x40_0000)];
         items.extend(std::iter::repeat_n(item(ItemKind::Load, 8, 0), loads));

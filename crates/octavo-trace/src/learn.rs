@@ -216,7 +216,7 @@ impl Learner {
         while place != START {
             let node = &self.nodes[place as usize];
             let Reference { kind, addr, size_bytes, .. } = node.reference;
-            items.push(Item { kind, guarded: false, atomic: false, size_bytes, addr });
+            items.push(Item::new(kind, size_bytes, addr));
             if kind == ItemKind::Fetch {
                 registers.push(node.reference.registers);
             }

@@ -456,7 +456,7 @@ mod tests {
 
     fn one_instruction() -> Segment {
         let (kind, addr) = (ItemKind::Fetch, VirtAddr::new(0x1000));
-        let item = Item { kind, guarded: false, atomic: false, size_bytes: 1, addr };
+        let item = Item::new(kind, 1, addr);
         Segment::new(vec![item], vec![]).unwrap()
     }
 

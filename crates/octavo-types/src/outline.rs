@@ -201,7 +201,7 @@ mod tests {
     use crate::segment::{AddressPlace, Item, ItemKind};
 
     fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
-        Item { kind, guarded: false, atomic: false, size_bytes, addr: VirtAddr::new(addr) }
+        Item::new(kind, size_bytes, VirtAddr::new(addr))
     }
 
     fn page(number: u64) -> OutlinedPage {

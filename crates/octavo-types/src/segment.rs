@@ -55,6 +55,13 @@ pub struct Item {
     pub addr: VirtAddr,
 }
 
+impl Item {
+    /// An item that is neither guarded nor atomic.
+    pub fn new(kind: ItemKind, size_bytes: u16, addr: VirtAddr) -> Self {
+        Item { kind, guarded: false, atomic: false, size_bytes, addr }
+    }
+}
+
 /// Where the address of a data item is found at each execution.
 ///
 /// Data items that follow one another, and whose addresses lie at constant distances (pushes,
@@ -509,7 +516,7 @@ mod tests {
     use super::*;
 
     fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
-        Item { kind, guarded: false, atomic: false, size_bytes, addr: VirtAddr::new(addr) }
+        Item::new(kind, size_bytes, VirtAddr::new(addr))
     }
 
     #[test]

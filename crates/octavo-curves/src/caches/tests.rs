@@ -88,13 +88,7 @@ fn a_flush_drops_lines_and_keeps_counts() {
     let mut caches = CacheSets::new(size, Instructions::PORTABLE);
     let mut rows = Rows::new(Sizes::new(vec![octavo_types::PageSize::BASE]), Relocation::default());
     let mut splitter = LineSplitter::new(Stream::Data, &[size]).unwrap();
-    let item = |kind, size_bytes| octavo_types::Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes,
-        addr: VirtAddr::NULL,
-    };
+    let item = |kind, size_bytes| octavo_types::Item::new(kind, size_bytes, VirtAddr::NULL);
     let load =
         octavo_types::Segment::new(vec![item(ItemKind::Fetch, 4), item(ItemKind::Load, 8)], vec![]);
     let load = load.unwrap();

@@ -85,13 +85,7 @@ fn compare(random: &RandomStream, stream: Stream, curves: &[StackCurve], entries
 
 /// Loads of one byte in each of `pages`, by one instruction.
 fn loads(pages: &[u64]) -> RandomStream {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 1,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, addr| Item::new(kind, 1, VirtAddr::new(addr));
     let items = vec![item(ItemKind::Fetch, 0x40_0000), item(ItemKind::Load, 0)];
     let steps = pages.iter().map(|page| Step::Segment(0, vec![VirtAddr::new(page << 12)]));
     RandomStream { segments: vec![Segment::new(items, vec![]).unwrap()], steps: steps.collect() }

@@ -318,13 +318,7 @@ fn both_blocks_of_a_spanning_reference_enter_before_its_lookups() {
 /// A chunk with code and data is large for both: fetches reference one of its two blocks, and data the other.
 #[test]
 fn fetches_and_data_make_a_page_large_together() {
-    let item = |kind, addr| octavo_types::Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 4,
-        addr: octavo_types::VirtAddr::new(addr),
-    };
+    let item = |kind, addr| octavo_types::Item::new(kind, 4, octavo_types::VirtAddr::new(addr));
     let items =
         [item(octavo_types::ItemKind::Fetch, 0x40_0000), item(octavo_types::ItemKind::Load, 0)];
     let segment = octavo_types::Segment::new(items.to_vec(), Vec::new()).unwrap();

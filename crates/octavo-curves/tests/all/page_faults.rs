@@ -33,13 +33,7 @@ fn map(study: &mut Study, start: u64, bytes: u64, source: MapSource) {
 
 /// Stores into each base page of a range.
 fn touch(study: &mut Study, start: u64, bytes: u64) {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, addr| Item::new(kind, 8, VirtAddr::new(addr));
     let items = vec![item(ItemKind::Fetch, 0x1000), item(ItemKind::Store, 0)];
     let segment = Segment::new(items, vec![]).unwrap();
     for addr in (start..start + bytes).step_by(4096) {

@@ -15,13 +15,7 @@ struct Loop {
 const PER_BATCH: u64 = 1000;
 
 fn segment() -> Segment {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 4,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, addr| Item::new(kind, 4, VirtAddr::new(addr));
     let fetch = |n: u64| item(ItemKind::Fetch, 0x40_0000 + 4 * n);
     let items = vec![fetch(0), item(ItemKind::Load, 0), fetch(1), fetch(2), fetch(3)];
     Segment::new(items, vec![]).unwrap()

@@ -269,13 +269,7 @@ pub(crate) use equals_twin;
 
 /// The segment of one instruction, at an address, with one load or store.
 fn segment(at: u64, kind: ItemKind) -> Segment {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, addr| Item::new(kind, 8, VirtAddr::new(addr));
     Segment::new(vec![item(ItemKind::Fetch, at), item(kind, 0)], Vec::new()).unwrap()
 }
 

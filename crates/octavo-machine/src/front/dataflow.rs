@@ -359,13 +359,7 @@ mod tests {
 
     /// A segment of instructions with these dependences.
     fn segment(dependences: Vec<Dependences>) -> Segment {
-        let item = |_: &Dependences| Item {
-            kind: ItemKind::Fetch,
-            addr: VirtAddr::new(0x1000),
-            size_bytes: 1,
-            guarded: false,
-            atomic: false,
-        };
+        let item = |_: &Dependences| Item::new(ItemKind::Fetch, 1, VirtAddr::new(0x1000));
         Segment::new(dependences.iter().map(item).collect(), dependences)
             .expect("every item is valid")
     }

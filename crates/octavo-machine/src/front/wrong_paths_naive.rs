@@ -312,12 +312,12 @@ enum Step {
 /// A segment of `count` instructions: the number of its last instruction among those at successive addresses, their
 /// dependences in turn, and data of the last instruction.
 fn segment(last: u64, count: usize, of: &[Dependences], data: Option<ItemKind>) -> Segment {
-    let fetch = |number: usize| Item {
-        kind: ItemKind::Fetch,
-        addr: VirtAddr::new(0x40_0000 + (last - number as u64) * INSTRUCTION_BYTES),
-        size_bytes: INSTRUCTION_BYTES as u16,
-        guarded: false,
-        atomic: false,
+    let fetch = |number: usize| {
+        Item::new(
+            ItemKind::Fetch,
+            INSTRUCTION_BYTES as u16,
+            VirtAddr::new(0x40_0000 + (last - number as u64) * INSTRUCTION_BYTES),
+        )
     };
     let data = data.map(|kind| Item { kind, size_bytes: 8, addr: VirtAddr::NULL, ..fetch(0) });
     let items = (0..count).rev().map(fetch).chain(data).collect();

@@ -8,13 +8,7 @@ use octavo_types::{AddrRange, Event, Item, ItemKind, MapSource, Protection, Segm
 
 /// A segment of one instruction with these items.
 fn segment(kinds: &[ItemKind]) -> Segment {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 4,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, addr| Item::new(kind, 4, VirtAddr::new(addr));
     let mut items = vec![item(ItemKind::Fetch, 0x40_0000)];
     items.extend(kinds.iter().map(|kind| item(*kind, 0)));
     Segment::new(items, Vec::new()).unwrap()

@@ -97,13 +97,7 @@ fn a_panic_of_a_machine_reaches_the_caller() {
     let level = Arc::new(|| Ok(Box::new(Panics) as Box<dyn OutsideLevel>));
     config.designs.push(DesignSpec::outside("panics", "base", level).unwrap());
     let mut sim = Sim::new(&config).unwrap();
-    let fetch = Item {
-        kind: ItemKind::Fetch,
-        guarded: false,
-        atomic: false,
-        size_bytes: 4,
-        addr: VirtAddr::new(0x40_0000),
-    };
+    let fetch = Item::new(ItemKind::Fetch, 4, VirtAddr::new(0x40_0000));
     sim.execution(&Segment::new(vec![fetch], Vec::new()).unwrap(), &[0]);
     sim.finish();
 }

@@ -34,13 +34,7 @@ fn mix(free_blocks: &[(u64, u64)], movable_share: f64) -> MachineConfig {
 
 /// An anonymous mapping with a store to each base page, in order.
 fn fill(bytes: u64) -> RandomStream {
-    let store = Item {
-        kind: ItemKind::Store,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::NULL,
-    };
+    let store = Item::new(ItemKind::Store, 8, VirtAddr::NULL);
     let fetch = Item { kind: ItemKind::Fetch, addr: VirtAddr::new(START), ..store };
     let segment = Segment::new(vec![fetch, store], Vec::new()).unwrap();
     let range = AddrRange::new(VirtAddr::new(START), bytes);

@@ -41,13 +41,7 @@ const STEPS_OF_A_MACHINE: u64 = 4000;
 
 /// A segment of many instructions in one line, after which background work is due.
 fn long_segment(instructions: u64) -> Segment {
-    let item = Item {
-        kind: ItemKind::Fetch,
-        guarded: false,
-        atomic: false,
-        size_bytes: 4,
-        addr: VirtAddr::new(0x40_0000),
-    };
+    let item = Item::new(ItemKind::Fetch, 4, VirtAddr::new(0x40_0000));
     Segment::new(vec![item; instructions as usize], Vec::new()).unwrap()
 }
 

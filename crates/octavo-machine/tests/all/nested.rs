@@ -294,13 +294,7 @@ fn invept_reaches_all_cores() {
 /// Two passes of stores through many pages of a heap, with background work in between.
 fn heap_passes() -> (RandomStream, SideEvents) {
     use octavo_types::{Item, ItemKind, Segment, VirtAddr};
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, addr| Item::new(kind, 8, VirtAddr::new(addr));
     let items = vec![item(ItemKind::Fetch, 0x40_0000), item(ItemKind::Store, 0)];
     let pages = (0..1200u64).chain((0..600).map(|page| page * 2));
     let steps = pages.map(|page| Step::Segment(0, vec![VirtAddr::new(0x1000_0000 + (page << 12))]));

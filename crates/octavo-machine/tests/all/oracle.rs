@@ -428,13 +428,7 @@ fn compared_events_occur() {
 /// More references to one line than one access can count: a loop, and a segment with many fetches from one line.
 #[test]
 fn long_runs_of_repeats_are_counted_exactly() {
-    let item = |kind, size_bytes, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes,
-        addr: VirtAddr::new(addr),
-    };
+    let item = |kind, size_bytes, addr| Item::new(kind, size_bytes, VirtAddr::new(addr));
     let fetches = |count| vec![item(ItemKind::Fetch, 1, 0x40_1000); count];
     let data = [item(ItemKind::Load, 8, 0), item(ItemKind::Modify, 4, 0)];
     let segments = [[&fetches(3)[..], &data].concat(), fetches(500)];

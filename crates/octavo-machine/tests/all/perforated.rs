@@ -269,7 +269,7 @@ fn overheads_match_the_paper() {
 fn processes_sharing_a_region_have_separate_holes() {
     let start = VirtAddr::new(0x1000_0000);
     let at = |page: u64| start.raw() + (page << 12);
-    let item = |kind, addr| Item { kind, guarded: false, atomic: false, size_bytes: 4, addr };
+    let item = |kind, addr| Item::new(kind, 4, addr);
     let segment = |kind| {
         let fetch = item(ItemKind::Fetch, VirtAddr::new(0x40_0000));
         Segment::new(vec![fetch, item(kind, VirtAddr::NULL)], Vec::new()).unwrap()

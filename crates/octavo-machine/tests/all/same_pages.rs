@@ -25,7 +25,7 @@ fn designs() -> (Vec<String>, Vec<String>) {
 }
 
 fn item(kind: ItemKind, addr: VirtAddr) -> Item {
-    Item { kind, guarded: false, atomic: false, size_bytes: 8, addr }
+    Item::new(kind, 8, addr)
 }
 
 /// A simulation, and segments of a load, a store, and many instructions.

@@ -91,7 +91,7 @@ fn with_rights(random: RandomStream) -> RandomStream {
 #[test]
 fn a_store_that_copies_a_page_ends_its_translation_for_code() {
     let at = VirtAddr::new;
-    let item = |kind, addr| Item { kind, guarded: false, atomic: false, size_bytes: 4, addr };
+    let item = |kind, addr| Item::new(kind, 4, addr);
     let code = |start, kinds: &[ItemKind]| {
         let data = kinds.iter().map(|kind| item(*kind, VirtAddr::NULL));
         let items = [item(ItemKind::Fetch, at(start))].into_iter().chain(data).collect();

@@ -218,7 +218,7 @@ mod tests {
     fn words(executions: usize) -> Vec<u64> {
         let item = |kind, addr| {
             let addr = VirtAddr::new(addr);
-            Item { kind, guarded: false, atomic: false, size_bytes: 8, addr }
+            Item::new(kind, 8, addr)
         };
         let items = vec![item(ItemKind::Fetch, 0x1000), item(ItemKind::Load, 0)];
         let segment = Segment::new(items, vec![]).unwrap();

@@ -391,13 +391,7 @@ mod tests {
 
     /// Segments of 1000 fetches each, the same for every stream.
     fn definitions(count: u32) -> Vec<u64> {
-        let item = Item {
-            kind: ItemKind::Fetch,
-            guarded: false,
-            atomic: false,
-            size_bytes: 1,
-            addr: VirtAddr::new(0x1000),
-        };
+        let item = Item::new(ItemKind::Fetch, 1, VirtAddr::new(0x1000));
         let mut words = WordWriter::default();
         (0..count).for_each(|number| words.define_items(number, &[item; 1000], &[], &[]));
         words.words().to_vec()

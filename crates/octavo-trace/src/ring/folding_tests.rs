@@ -50,7 +50,7 @@ fn decode(words: &[u64], width: Option<AddressWidth>) -> (Log, FoldedReferences)
 }
 
 fn item(kind: ItemKind, addr: u64) -> Item {
-    Item { kind, guarded: false, atomic: false, size_bytes: 8, addr: VirtAddr::new(addr) }
+    Item::new(kind, 8, VirtAddr::new(addr))
 }
 
 /// One fetch and one modify, executed with each address of `data`.

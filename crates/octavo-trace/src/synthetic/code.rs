@@ -107,7 +107,7 @@ impl Body {
 }
 
 fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
-    Item { kind, guarded: false, atomic: false, size_bytes, addr: VirtAddr::new(addr) }
+    Item::new(kind, size_bytes, VirtAddr::new(addr))
 }
 
 /// The copies, and which of them runs next.

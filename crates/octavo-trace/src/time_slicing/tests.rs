@@ -51,12 +51,12 @@ fn pid(number: usize) -> u32 {
 
 /// A segment of `instructions` instructions. Segments of different processes differ.
 fn segment(process: usize, instructions: u64) -> Segment {
-    let fetch = |number: u64| Item {
-        kind: ItemKind::Fetch,
-        guarded: false,
-        atomic: false,
-        size_bytes: 4,
-        addr: VirtAddr::new(((process as u64 + 1) << 20) + 64 * instructions + 4 * number),
+    let fetch = |number: u64| {
+        Item::new(
+            ItemKind::Fetch,
+            4,
+            VirtAddr::new(((process as u64 + 1) << 20) + 64 * instructions + 4 * number),
+        )
     };
     let load = Item { kind: ItemKind::Load, addr: VirtAddr::NULL, ..fetch(0) };
     let fetches = (0..instructions).map(fetch);

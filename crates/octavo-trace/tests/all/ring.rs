@@ -124,13 +124,7 @@ fn dependences_decode_to_themselves() {
     }
     impl StreamConsumer for Defined {}
 
-    let fetch = Item {
-        kind: ItemKind::Fetch,
-        addr: VirtAddr::new(0x1000),
-        size_bytes: 4,
-        guarded: false,
-        atomic: false,
-    };
+    let fetch = Item::new(ItemKind::Fetch, 4, VirtAddr::new(0x1000));
     let entry = |late_producers, late_reads| Dependences {
         producers: 0b101,
         reads: 1 << 3 | 1 << 20 | 1 << 24,

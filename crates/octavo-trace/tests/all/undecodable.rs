@@ -36,7 +36,7 @@ fn trace() -> Vec<u8> {
     let begin = length();
     let mut encoder = Encoder::default();
     let (kind, addr) = (ItemKind::Fetch, VirtAddr::new(0x1000));
-    let item = Item { kind, guarded: false, atomic: false, size_bytes: 1, addr };
+    let item = Item::new(kind, 1, addr);
     encoder.segment(&Segment::new(vec![item], vec![]).unwrap(), &[]);
     let (definition, execution) = encoder.words().split_at(encoder.words().len() - 1);
     stream.put(definition).unwrap();

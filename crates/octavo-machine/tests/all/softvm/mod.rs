@@ -128,13 +128,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
              naive: &mut Naive,
              number: &mut u64,
              (offset, bytes, data): (u64, u16, &[(Access, u64, u16)])| {
-                let item = |kind, size_bytes, addr| Item {
-                    kind,
-                    guarded: false,
-                    atomic: false,
-                    size_bytes,
-                    addr,
-                };
+                let item = |kind, size_bytes, addr| Item::new(kind, size_bytes, addr);
                 let fetch = VirtAddr::new(CODE + offset);
                 let mut items = vec![item(ItemKind::Fetch, bytes, fetch)];
                 naive.reference(Access::Fetch, fetch.raw(), u64::from(bytes));

@@ -151,12 +151,8 @@ fn one(items: &[(ItemKind, u16, u64)], dependences: Vec<Dependences>) -> RandomS
     let is_fetch = |kind| kind == ItemKind::Fetch;
     let addresses = items.iter().filter(|item| !is_fetch(item.0)).map(|item| VirtAddr::new(item.2));
     let addresses = addresses.collect();
-    let items = items.iter().map(|&(kind, size_bytes, addr)| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes,
-        addr: VirtAddr::new(if is_fetch(kind) { addr } else { 0 }),
+    let items = items.iter().map(|&(kind, size_bytes, addr)| {
+        Item::new(kind, size_bytes, VirtAddr::new(if is_fetch(kind) { addr } else { 0 }))
     });
     let segment = Segment::new(items.collect(), dependences).unwrap();
     RandomStream { segments: vec![segment], steps: vec![Step::Segment(0, addresses)] }

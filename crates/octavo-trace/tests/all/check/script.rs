@@ -82,13 +82,7 @@ impl Writer {
 
     /// An instruction at `fetch` that makes one reference.
     pub fn at(&mut self, fetch: u64, kind: ItemKind, addr: u64, size_bytes: u16) -> &mut Self {
-        let item = |kind, size_bytes, addr| Item {
-            kind,
-            guarded: false,
-            atomic: false,
-            size_bytes,
-            addr: VirtAddr::new(addr),
-        };
+        let item = |kind, size_bytes, addr| Item::new(kind, size_bytes, VirtAddr::new(addr));
         let items = vec![item(ItemKind::Fetch, 4, fetch), item(kind, size_bytes, 0)];
         self.out.define(self.segments, &Segment::new(items, vec![]).unwrap());
         self.out.execute(self.segments, &[addr]);
