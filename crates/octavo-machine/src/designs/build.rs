@@ -272,8 +272,6 @@ impl TranslationHardware {
 
 #[cfg(test)]
 mod tests {
-    use octavo_hw::Asid;
-    use octavo_types::AddrRange;
     use proptest::prelude::*;
 
     use super::*;
@@ -289,10 +287,6 @@ mod tests {
             assert_eq!(request.table().walk(request.page).steps(), request.radix.steps());
             plan.walk_radix(request);
         }
-
-        fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-        fn clear(&mut self) {}
 
         fn report(&self, _: &str, _: &mut Counters) {}
 

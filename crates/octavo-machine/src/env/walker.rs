@@ -193,11 +193,11 @@ pub trait Walker: Send {
     /// Plans the walk of a base page, and updates the walker's caches.
     fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan);
 
-    /// Drops cached entries for a range of addresses.
-    fn invalidate(&mut self, asid: Asid, range: AddrRange);
+    /// Drops entries for a range of addresses that the walker itself caches; there are none unless it says so.
+    fn invalidate(&mut self, _asid: Asid, _range: AddrRange) {}
 
-    /// Drops all cached entries.
-    fn clear(&mut self);
+    /// Drops all entries that the walker itself caches.
+    fn clear(&mut self) {}
 
     /// Adds the counters of the walker's caches to `counters`, under components that begin with `component`.
     fn report(&self, component: &str, counters: &mut Counters);
@@ -471,10 +471,6 @@ mod tests {
             plan.probe(PhysAddr::new(0x3_1000));
             plan.radix(self.0.iter().copied());
         }
-
-        fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-        fn clear(&mut self) {}
 
         fn report(&self, _: &str, _: &mut Counters) {}
     }

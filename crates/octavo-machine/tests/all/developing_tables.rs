@@ -4,13 +4,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use octavo_hw::Asid;
 use octavo_machine::{Counters, WalkPlan, WalkRequest, Walker};
 use octavo_oracle::strategies::stream;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Format, HardwareTable};
 use octavo_os::policy::{BaseConfig, PolicySettings};
-use octavo_types::{AddrRange, FrameNumber, PageNumber, PageSize, PhysAddr};
+use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 use proptest::prelude::*;
 
 use crate::common::{bounds, tiny};
@@ -84,10 +83,6 @@ impl Walker for LinearWalker {
             plan.entry = is_mapped.then_some(at);
         }
     }
-
-    fn invalidate(&mut self, _of: Asid, _range: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, _component: &str, _counters: &mut Counters) {}
 }

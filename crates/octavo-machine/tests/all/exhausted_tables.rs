@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use octavo_hw::Asid;
 use octavo_machine::{Counters, WalkPlan, WalkRequest, Walker};
 use octavo_oracle::strategies::stream;
 use octavo_os::frames::{Frames, Order, OutOfMemory};
 use octavo_os::page_table::HardwareTable;
 use octavo_os::policy::{BaseConfig, PolicySettings};
-use octavo_types::{AddrRange, PageNumber, PageSize};
+use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
 
 use crate::common::{bounds, config, play, tiny};
@@ -43,10 +42,6 @@ struct LostWalker;
 
 impl Walker for LostWalker {
     fn plan(&mut self, _: &WalkRequest<'_>, _: &mut WalkPlan) {}
-
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, _: &str, _: &mut Counters) {}
 }

@@ -54,9 +54,7 @@ mod tables;
 use std::sync::Arc;
 
 use octavo_config::{DesignTable, MachineConfig};
-use octavo_hw::Asid;
 use octavo_os::policy::OsConfig;
-use octavo_types::AddrRange;
 
 use self::settings::DmtSettings;
 use self::tables::{Tables, Way};
@@ -117,10 +115,6 @@ impl Walker for DirectWalker {
         *count += 1;
         plan.radix(table.nodes().walk(page));
     }
-
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, component: &str, counters: &mut Counters) {
         let walks = [

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use octavo_config::MachineConfig;
-use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{self, DesignCounter, HardwareTable};
@@ -367,10 +366,6 @@ impl Walker for NaiveWalker {
             plan.radix(nodes.map(step));
         }
     }
-
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, component: &str, counters: &mut Counters) {
         for kind in ["in_area", "outside_area", "uncovered"] {

@@ -27,9 +27,7 @@ mod policy;
 mod segment;
 
 use octavo_config::MachineConfig;
-use octavo_hw::Asid;
 use octavo_os::policy::{OsConfig, PolicyEntry};
-use octavo_types::AddrRange;
 
 use self::policy::{RESTRICTED_FRAMES, RestSegConfig};
 use self::segment::Segment;
@@ -91,10 +89,6 @@ impl Walker for TagWalker {
         }
         plan.walk_radix(request);
     }
-
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, component: &str, counters: &mut Counters) {
         let walks = [

@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 
 use octavo_config::MachineConfig;
-use octavo_hw::Asid;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::DesignCounter;
 use octavo_os::policy::{Fault, OsConfig, Policy, PolicyConfig, PolicySettings};
 use octavo_os::{Memory, Placement, ProcessId};
-use octavo_types::{AddrRange, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
+use octavo_types::{FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -137,10 +136,6 @@ impl Walker for NaiveWalker {
         }
         plan.walk_radix(request);
     }
-
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, component: &str, counters: &mut Counters) {
         for name in ["in_segment", "outside_segment", "filtered"] {
