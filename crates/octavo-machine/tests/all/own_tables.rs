@@ -4,12 +4,12 @@
 use crate::common::naive_os::{
     NaiveCounters, NaiveOs, NaivePage, NaivePolicy, NaiveShape, NaiveStep,
 };
-use crate::policies::system::{Op, Source, map, present, range};
+use crate::policies::system::{Op, Source, advise, map, present, protect, range, unmap};
 use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::{Memory, Os, ProcessId};
-use octavo_types::{Access, Event, FrameNumber, PageNumber, PageSize, Protection};
+use octavo_types::{Access, Event, FrameNumber, PageNumber, PageSize};
 use proptest::prelude::*;
 
 /// Number of base pages that the programs use: eight huge pages.
@@ -27,20 +27,20 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Source::SharedFile),
     ];
     prop_oneof![
-        6 => (at(), pages(), source).prop_map(|(at, pages, source)| Op::Map { at, pages, source }),
-        2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
+        6 => (at(), pages(), source).prop_map(|(at, pages, source)| Op::Event(map(at, pages, source))),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Event(unmap(at, pages))),
         1 => (at(), pages(), at(), pages())
             .prop_map(|(from, pages, to, to_pages)| Op::Move { from, pages, to, to_pages }),
         1 => (0u64..6, 1u64..3, 0u64..6)
             .prop_map(|(from, pages, to)| Op::Move {
                 from: from * 512, pages: pages * 512, to: to * 512, to_pages: pages * 512 }),
         2 => (at(), pages(), prop::sample::select(vec![1u64, 3]))
-            .prop_map(|(at, pages, rights)| Op::Protect { at, pages, rights }),
+            .prop_map(|(at, pages, rights)| Op::Event(protect(at, pages, rights))),
         2 => (at(), pages(), prop::sample::select(vec![4u64, 8, 9, 14, 15]))
-            .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
+            .prop_map(|(at, pages, advice)| Op::Event(advise(at, pages, advice))),
         16 => (at(), prop_oneof![4 => 1u64..80, 1 => 500u64..1100], any::<bool>())
             .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
-        2 => (at(), pages()).prop_map(|(at, pages)| Op::Present { at, pages }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Event(present(at, pages))),
         1 => Just(Op::Fork),
         1 => Just(Op::End),
     ]
@@ -117,24 +117,13 @@ impl Pair {
         let live = self.naive.live();
         let process = live[self.steps % live.len()];
         match *op {
-            Op::Map { at, pages, source } => self.event(process, &map(at, pages, source)),
-            Op::Unmap { at, pages } => {
-                self.event(process, &Event::Unmap { range: range(at, pages) });
-            }
+            Op::Event(ref event) => self.event(process, event),
             Op::Move { from, pages, to, to_pages } => {
                 let overlap = from < to + to_pages && to < from + pages;
                 let to = if overlap { from } else { to };
                 let (from, to) = (range(from, pages), range(to, to_pages));
                 self.event(process, &Event::Remap { from, to });
             }
-            Op::Protect { at, pages, rights } => {
-                let protection = Protection::from_bits(rights);
-                self.event(process, &Event::Protect { range: range(at, pages), protection });
-            }
-            Op::Advise { at, pages, advice } => {
-                self.event(process, &Event::Advise { range: range(at, pages), advice });
-            }
-            Op::Present { at, pages } => self.event(process, &present(at, pages)),
             Op::Touch { at, pages, store } => {
                 for page in at..at + pages {
                     self.touch(process, page, store && self.naive.allows_store(process, page))?;
@@ -314,10 +303,10 @@ proptest! {
 fn busy(pages: u64) -> Vec<Op> {
     let touch = |at, pages, store| Op::Touch { at, pages, store };
     vec![
-        Op::Map { at: 512, pages, source: Source::Anonymous },
+        Op::Event(map(512, pages, Source::Anonymous)),
         touch(512, 520, true),
-        Op::Protect { at: 520, pages: 3, rights: 1 },
-        Op::Map { at: 512 + pages, pages, source: Source::Anonymous },
+        Op::Event(protect(520, 3, 1)),
+        Op::Event(map(512 + pages, pages, Source::Anonymous)),
         touch(512 + pages, 3, false),
         Op::Fork,
         touch(1024, 8, true),
@@ -350,10 +339,10 @@ fn compared_events_occur() {
     let mut pair = Pair::new("tps", NaivePolicy::Tps { percent: 100 }, 1 << 12, 4);
     // The second mapping gets no memory of its own, and the first loses its reservation.
     pair.play(&[
-        Op::Map { at: 0, pages: 2048, source: Source::Anonymous },
-        Op::Map { at: 2048, pages: 2048, source: Source::Anonymous },
+        Op::Event(map(0, 2048, Source::Anonymous)),
+        Op::Event(map(2048, 2048, Source::Anonymous)),
         Op::Touch { at: 0, pages: 9, store: true },
-        Op::Map { at: 4096, pages: 1024, source: Source::File },
+        Op::Event(map(4096, 1024, Source::File)),
         Op::Touch { at: 4096, pages: 1024, store: false },
         Op::Touch { at: 9, pages: 90, store: false },
         Op::Touch { at: 2048, pages: 90, store: false },
@@ -364,7 +353,7 @@ fn compared_events_occur() {
     let mut pair = Pair::new("tps", NaivePolicy::Tps { percent: 100 }, 1 << 12, 4);
     for part in 0..4 {
         let at = 512 + part * 128;
-        pair.step(&Op::Map { at, pages: 128, source: Source::Heap }).unwrap();
+        pair.step(&Op::Event(map(at, 128, Source::Heap))).unwrap();
         pair.step(&Op::Touch { at, pages: 128, store: true }).unwrap();
     }
     assert_eq!(

@@ -21,13 +21,9 @@ const DONTNEED: u64 = 4;
 
 #[derive(Clone, Debug)]
 pub enum Op {
-    Map { at: u64, pages: u64, source: Source },
-    Unmap { at: u64, pages: u64 },
+    Event(Event),
     Move { from: u64, pages: u64, to: u64, to_pages: u64 },
-    Protect { at: u64, pages: u64, rights: u64 },
-    Advise { at: u64, pages: u64, advice: u64 },
     Touch { at: u64, pages: u64, store: bool },
-    Present { at: u64, pages: u64 },
     Fork,
     End,
     Background,
@@ -57,16 +53,16 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => Just(Source::SharedFile),
     ];
     prop_oneof![
-        6 => (at(), pages(), source).prop_map(|(at, pages, source)| Op::Map { at, pages, source }),
-        2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
+        6 => (at(), pages(), source).prop_map(|(at, pages, source)| Op::Event(map(at, pages, source))),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Event(unmap(at, pages))),
         1 => (at(), pages(), at(), pages())
             .prop_map(|(from, pages, to, to_pages)| Op::Move { from, pages, to, to_pages }),
         2 => (at(), pages(), prop::sample::select(vec![0u64, 1, 3]))
-            .prop_map(|(at, pages, rights)| Op::Protect { at, pages, rights }),
-        1 => (at(), pages()).prop_map(|(at, pages)| Op::Advise { at, pages, advice: DONTNEED }),
+            .prop_map(|(at, pages, rights)| Op::Event(protect(at, pages, rights))),
+        1 => (at(), pages()).prop_map(|(at, pages)| Op::Event(advise(at, pages, DONTNEED))),
         16 => (at(), 1u64..80, any::<bool>())
             .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
-        2 => (at(), pages()).prop_map(|(at, pages)| Op::Present { at, pages }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Event(present(at, pages))),
         1 => Just(Op::Fork),
         1 => Just(Op::End),
         2 => Just(Op::Background),
@@ -75,6 +71,18 @@ pub fn op() -> impl Strategy<Value = Op> {
 
 pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..60)
+}
+
+pub fn unmap(at: u64, pages: u64) -> Event {
+    Event::Unmap { range: range(at, pages) }
+}
+
+pub fn protect(at: u64, pages: u64, rights: u64) -> Event {
+    Event::Protect { range: range(at, pages), protection: Protection::from_bits(rights) }
+}
+
+pub fn advise(at: u64, pages: u64, advice: u64) -> Event {
+    Event::Advise { range: range(at, pages), advice }
 }
 
 pub fn present(at: u64, pages: u64) -> Event {
@@ -176,10 +184,7 @@ impl Machine {
         self.turn += 1;
         let process = self.live[self.turn % self.live.len()];
         match *op {
-            Op::Map { at, pages, source } => self.event(process, &map(at, pages, source)),
-            Op::Unmap { at, pages } => {
-                self.event(process, &Event::Unmap { range: range(at, pages) });
-            }
+            Op::Event(ref event) => self.event(process, event),
             Op::Move { from, pages, to, to_pages } => {
                 let (from, mut to) = (range(from, pages), range(to, to_pages));
                 if from.end() > to.start() && to.end() > from.start() {
@@ -193,18 +198,8 @@ impl Machine {
                 }
                 self.event(process, &Event::Remap { from, to });
             }
-            Op::Protect { at, pages, rights } => {
-                let protection = Protection::from_bits(rights);
-                self.event(process, &Event::Protect { range: range(at, pages), protection });
-            }
-            Op::Advise { at, pages, advice } => {
-                self.event(process, &Event::Advise { range: range(at, pages), advice });
-            }
             Op::Touch { at, pages, store } => {
                 (at..at + pages).for_each(|page| self.touch(process, page, store));
-            }
-            Op::Present { at, pages } => {
-                self.event(process, &present(at, pages));
             }
             Op::Fork if self.live.len() < 3 => {
                 let child = self.os.fork(process).unwrap();
