@@ -5,15 +5,21 @@ mod build;
 #[cfg(test)]
 mod last_page;
 mod leaf_line;
+#[cfg(test)]
+mod leaf_line_twin;
 mod outside;
 #[cfg(test)]
 mod radix_twin;
 pub mod registry;
 mod spec;
 #[cfg(test)]
+mod tlb_twin;
+#[cfg(test)]
 pub(crate) mod twins;
 #[cfg(test)]
 mod unwalked;
+#[cfg(test)]
+mod walk_twin;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;

@@ -1,7 +1,7 @@
 //! Shared by the tests that compare designs with their naive twins: small machines, random programs of several
 //! processes, and the comparison of counters.
 
-use octavo_config::{Fill, MachineConfig, TlbsHold};
+use octavo_config::{DesignSettings, Fill, MachineConfig, TlbsHold};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_trace::{Began, StreamEnd, StreamIdentity, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
@@ -53,6 +53,22 @@ pub fn tiny(settings: &[&str]) -> MachineConfig {
     // Twins count events; they do not charge walks to a core.
     machine.core.pipeline = None;
     machine
+}
+
+/// Asserts that each of these settings of a design's table is rejected by a sentence with this advice.
+pub fn assert_rejected(table: &str, invalid: &[(&str, &str)]) {
+    for (setting, advice) in invalid {
+        let result = resolve("skylake", &[&format!("{table}.{setting}")]).map(|_| ());
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains(&format!("{table}.")) && message.contains(advice), "{message}");
+    }
+}
+
+/// The machine with these settings of a design.
+pub fn with<T: DesignSettings>(config: &MachineConfig, settings: T) -> MachineConfig {
+    let mut config = config.clone();
+    config.designs.set(settings);
+    config
 }
 
 /// The settings of a guest of a host with 4 GiB, whose nested TLB overflows.

@@ -1,5 +1,4 @@
-//! The slow, obvious twin: a level is a list of entries in order of last use, and the length of an anchor is counted in
-//! the page tables, page by page. The tests compare every counter of both, and check laws of the design.
+//! The slow, obvious twin: TLBs are lists, and the length of an anchor is counted in the page tables, page by page. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
@@ -8,7 +7,7 @@
 //! - A look-up that finds an anchor that is too short does not use it.
 //! - If a walk to the anchor changes the host's table, the page is resolved again.
 
-use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbLevel};
+use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::page_table::{Format, PageTable};
@@ -21,6 +20,7 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::policies;
+use crate::designs::tlb_twin::{Held, Levels};
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     guest_configs, machine, map, references, run, setup, tiny,
@@ -30,208 +30,23 @@ use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 use crate::tlb::Translation;
 
-/// The kind of an entry of a TLB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Page,
-    /// The first `covered` pages of the block are contiguous.
-    Anchor {
-        covered: u64,
-    },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    asid: Asid,
-    kind: Kind,
-    /// The first base page of the page or block, and the number of its base pages.
-    first: u64,
-    pages: u64,
-    /// The frame of the first page.
-    frame: u64,
-    is_writable: bool,
-    is_dirty: bool,
-}
-
-impl Held {
-    fn of(asid: Asid, page: u64, translation: &Translation) -> Held {
-        let pages = translation.size.bytes() >> 12;
-        Held {
-            asid,
-            kind: Kind::Page,
-            first: page / pages * pages,
-            pages,
-            frame: translation.entry.frame().raw(),
-            is_writable: translation.entry.is_writable(),
-            is_dirty: translation.entry.is_dirty(),
-        }
-    }
-
-    fn overlaps(&self, asid: Asid, pages: &Pages) -> bool {
-        self.asid == asid && self.first < pages.end && pages.start < self.first + self.pages
-    }
-
-    fn is_page(&self) -> bool {
-        self.kind == Kind::Page
-    }
-
-    fn covers(&self, page: u64) -> bool {
-        match self.kind {
-            Kind::Page => true,
-            Kind::Anchor { covered } => page - self.first < covered,
-        }
-    }
-
-    fn frame_of(&self, page: u64) -> u64 {
-        self.frame + (page - self.first)
-    }
-}
-
-struct Array {
-    name: String,
-    /// Numbers of base pages of the page sizes that the array holds, in ascending order.
-    sizes: Vec<u64>,
-    /// The entries of each set, the most recently used one at the end.
-    sets: Vec<Vec<Held>>,
-    ways: usize,
-    hits: u64,
-}
-
-impl Array {
-    fn set(&mut self, page: u64, pages: u64) -> &mut Vec<Held> {
-        let sets = self.sets.len() as u64;
-        &mut self.sets[(page / pages % sets) as usize]
-    }
-
-    /// Finds the page or anchor with this number of base pages that translates a page, and uses it.
-    fn find(&mut self, asid: Asid, page: u64, pages: u64, is_page: bool) -> Option<Held> {
-        let set = self.set(page, pages);
-        let is_match = |held: &Held| {
-            held.is_page() == is_page
-                && held.pages == pages
-                && held.overlaps(asid, &(page..page + 1))
-                && held.covers(page)
-        };
-        let at = set.iter().position(is_match)?;
-        let held = set.remove(at);
-        set.push(held);
-        Some(held)
-    }
-
-    fn insert(&mut self, held: Held) -> Option<Held> {
-        let ways = self.ways;
-        let set = self.set(held.first, held.pages);
-        let key = |held: &Held| (held.asid, held.first, held.pages, held.is_page());
-        set.retain(|other| key(other) != key(&held));
-        let evicted = (set.len() == ways).then(|| set.remove(0));
-        set.push(held);
-        evicted
-    }
-}
-
-/// A level of a TLB.
-struct Level {
-    arrays: Vec<Array>,
-    misses: u64,
-    /// Repeats of references whose page no array holds.
-    uncached: u64,
-    is_victim: bool,
-    latency_cycles: u32,
-}
-
-impl Level {
-    fn new(config: &TlbLevel) -> Self {
-        let array = |(name, array): (&String, &octavo_config::TlbArray)| {
-            let PageSizes::List(sizes) = &array.page_sizes else { panic!("arrays of sizes") };
-            let mut sizes: Vec<u64> = sizes.iter().map(|size| size.bytes() >> 12).collect();
-            sizes.sort_unstable();
-            let ways = array.ways.of(array.entries);
-            let sets = vec![Vec::new(); (array.entries / ways) as usize];
-            Array { name: name.clone(), sizes, sets, ways: ways as usize, hits: 0 }
-        };
-        Level {
-            arrays: config.arrays.iter().map(array).collect(),
-            misses: 0,
-            uncached: 0,
-            is_victim: config.fill == Fill::Victim,
-            latency_cycles: config.hit_latency_cycles,
-        }
-    }
-
-    /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
-    fn look_up(
-        &mut self,
-        asid: Asid,
-        page: u64,
-        (stores, lookups): (bool, u64),
-    ) -> Option<(Held, bool)> {
-        for array in &mut self.arrays {
-            for pages in array.sizes.clone() {
-                if let Some(held) = array.find(asid, page, pages, true) {
-                    let serves = !stores || held.is_writable && held.is_dirty;
-                    // The repeats hit what a walk fills.
-                    array.hits += if serves { lookups } else { lookups.min(1) };
-                    return Some((held, serves));
-                }
-            }
-        }
-        self.misses += lookups.min(1);
-        None
-    }
-
-    fn base_page_array(&mut self) -> &mut Array {
-        self.arrays.iter_mut().find(|array| array.sizes.contains(&1)).unwrap()
-    }
-
-    /// Fills a page, or its largest part that an array holds, and returns the evicted entry.
-    fn fill(&mut self, page: u64, held: Held, lookups: u64) -> Option<Held> {
-        let repeats = lookups.saturating_sub(1);
-        let mut best: Option<(usize, u64)> = None;
-        for (number, array) in self.arrays.iter().enumerate() {
-            for &pages in array.sizes.iter().filter(|pages| **pages <= held.pages) {
-                if best.is_none_or(|(_, most)| most < pages) {
-                    best = Some((number, pages));
-                }
-            }
-        }
-        let Some((number, pages)) = best else {
-            self.uncached += repeats;
-            return None;
-        };
-        let first = page / pages * pages;
-        let part = Held { first, pages, frame: held.frame_of(first), ..held };
-        self.arrays[number].hits += repeats;
-        self.arrays[number].insert(part)
-    }
-
-    fn drop_if(&mut self, is_out: impl Fn(&Held) -> bool) {
-        for set in self.arrays.iter_mut().flat_map(|array| &mut array.sets) {
-            set.retain(|held| !is_out(held));
-        }
-    }
-
-    fn drop_page(&mut self, asid: Asid, page: u64) {
-        self.drop_if(|held| held.is_page() && held.overlaps(asid, &(page..page + 1)));
-    }
-
-    fn report(&self, component: &str, counters: &mut Counters) {
-        let hits = self.uncached + self.arrays.iter().map(|array| array.hits).sum::<u64>();
-        let accesses = hits + self.misses;
-        let arrays =
-            self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
-        for (component, hits) in arrays.chain([(component.to_owned(), hits)]) {
-            counters.add(&component, "accesses", accesses);
-            counters.add(&component, "hits", hits);
-            counters.add(&component, "misses", accesses - hits);
-        }
+/// The entry of a page.
+fn held(asid: Asid, page: u64, translation: &Translation) -> Held {
+    let pages = translation.size.bytes() >> 12;
+    Held {
+        asid,
+        first: page / pages * pages,
+        pages,
+        anchored: None,
+        frame: translation.entry.frame().raw(),
+        is_writable: translation.entry.is_writable(),
+        is_dirty: translation.entry.is_dirty(),
     }
 }
 
 /// The unit of one core.
 struct Naive {
-    /// For instructions and for data.
-    first: [Level; 2],
-    second: Option<Level>,
+    tlbs: Levels,
     lookup_cycles: u32,
     /// Look-ups of anchors that hit and that missed.
     lookups: [u64; 2],
@@ -241,12 +56,8 @@ struct Naive {
 
 impl Naive {
     fn new(config: &MachineConfig) -> Self {
-        let FirstLevel::Split { l1i, l1d } = &config.tlb.first else {
-            panic!("a split first level")
-        };
         Naive {
-            first: [l1i, l1d].map(Level::new),
-            second: config.tlb.l2.as_ref().map(Level::new),
+            tlbs: Levels::new(&config.tlb, 1),
             lookup_cycles: config.designs.get::<AnchorSettings>().lookup_cycles as u32,
             lookups: [0; 2],
             fills: [0; 3],
@@ -255,7 +66,7 @@ impl Naive {
 
     fn look_up_second(&mut self, env: &mut Env, page: u64, stores: bool) -> Option<(Held, bool)> {
         let (asid, distance) = (env.asid(), distance(env.table()));
-        let second = self.second.as_mut()?;
+        let second = self.tlbs.second.as_mut()?;
         let found = second.look_up(asid, page, (stores, 1));
         env.charge_l2_lookup(second.latency_cycles, found.is_some());
         if let Some((_, serves)) = found {
@@ -289,7 +100,7 @@ impl Naive {
             self.walk(env, page, access, before.is_some_and(|before| before.is_writable))?;
         let (asid, distance) = (env.asid(), distance(env.table()));
         let mut anchor = None;
-        if self.second.is_some() && walked.size.bytes() >> 12 < distance {
+        if self.tlbs.second.is_some() && walked.size.bytes() >> 12 < distance {
             let first = PageNumber::new(page.raw() / distance * distance);
             let is_same_entry = match env.is_guest() {
                 true => first == page,
@@ -308,30 +119,20 @@ impl Naive {
             }
             anchor = anchor_from(env, first, distance).filter(|anchor| anchor.covers(page.raw()));
         }
-        let held = Held::of(asid, page.raw(), &walked);
-        if let Some(second) = &mut self.second {
+        let held = held(asid, page.raw(), &walked);
+        if let Some(second) = &mut self.tlbs.second {
             if before.is_some() {
                 second.drop_page(asid, page.raw());
             }
             if let Some(anchor) = anchor {
-                let Kind::Anchor { covered } = anchor.kind else { unreachable!() };
                 self.fills[0] += 1;
-                self.fills[1] += covered;
+                self.fills[1] += anchor.anchored.unwrap();
                 second.base_page_array().insert(anchor);
             } else if !second.is_victim {
                 second.fill(page.raw(), held, 1);
             }
         }
         Some(held)
-    }
-
-    fn fill_first(&mut self, side: usize, page: u64, held: Held, lookups: u64) {
-        let evicted = self.first[side].fill(page, held, lookups);
-        if let (Some(evicted), Some(second)) = (evicted, &mut self.second)
-            && second.is_victim
-        {
-            second.fill(evicted.first, evicted, 1);
-        }
     }
 }
 
@@ -376,10 +177,15 @@ fn anchor_from(env: &Env, first: PageNumber, distance: u64) -> Option<Held> {
         covered = covered.min(if host_distance > 1 { in_page.max(in_block) } else { in_page });
         (frame, is_writable) = (backing.frame_of(guest_page), is_writable && backing.rights.write);
     }
-    let kind = Kind::Anchor { covered };
-    let (asid, first, frame) = (env.asid(), first.raw(), frame.raw());
-    let anchor = Held { asid, kind, first, pages: distance, frame, is_writable, is_dirty: false };
-    (covered > 1).then_some(anchor)
+    (covered > 1).then(|| Held {
+        asid: env.asid(),
+        first: first.raw(),
+        pages: distance,
+        anchored: Some(covered),
+        frame: frame.raw(),
+        is_writable,
+        is_dirty: false,
+    })
 }
 
 impl Design for Naive {
@@ -387,12 +193,12 @@ impl Design for Naive {
         let (asid, page) = (env.asid(), env.page(access));
         let (side, lookups) = (access.side(), u64::from(access.lookups()));
         let stores = access.is_store();
-        let held = match self.first[side].look_up(asid, page.raw(), (stores, lookups)) {
+        let held = match self.tlbs.first[side].look_up(asid, page.raw(), (stores, lookups)) {
             Some((held, true)) => held,
             Some((before, false)) => {
                 let held = self.walk_and_fill(env, page, access, Some(before))?;
-                self.first[side].drop_page(asid, page.raw());
-                self.fill_first(side, page.raw(), held, lookups);
+                self.tlbs.first[side].drop_page(asid, page.raw());
+                self.tlbs.fill_first(side, page.raw(), held, lookups);
                 held
             }
             None => {
@@ -400,8 +206,7 @@ impl Design for Naive {
                     Some((held, true)) if held.is_page() => held,
                     Some((anchor, true)) => {
                         // The size and the bits are those of the page, the frame is that of the anchor.
-                        let page_held =
-                            Held::of(asid, page.raw(), &self.resolve(env, page, access)?);
+                        let page_held = held(asid, page.raw(), &self.resolve(env, page, access)?);
                         let frame = anchor.frame_of(page.raw()) - (page.raw() - page_held.first);
                         Held { frame, ..page_held }
                     }
@@ -410,7 +215,7 @@ impl Design for Naive {
                     }
                     _ => self.walk_and_fill(env, page, access, None)?,
                 };
-                self.fill_first(side, page.raw(), held, lookups);
+                self.tlbs.fill_first(side, page.raw(), held, lookups);
                 held
             }
         };
@@ -418,19 +223,15 @@ impl Design for Naive {
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
-        let levels = self.first.iter_mut().chain(&mut self.second);
-        levels.for_each(|level| level.drop_if(|held| held.overlaps(space.asid, pages)));
+        self.tlbs.drop_if(|held| held.overlaps(space.asid, pages));
     }
 
     fn flush(&mut self) {
-        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_if(|_| true));
+        self.tlbs.drop_if(|_| true);
     }
 
     fn report(&self, counters: &mut Counters) {
-        for (level, name) in self.first.iter().zip(["tlb.l1i", "tlb.l1d"]) {
-            level.report(name, counters);
-        }
-        self.second.iter().for_each(|level| level.report("tlb.l2", counters));
+        self.tlbs.report(counters);
         let [hits, misses] = self.lookups;
         for (name, value) in [("accesses", hits + misses), ("hits", hits), ("misses", misses)] {
             counters.add("tlb.anchors", name, value);
@@ -453,13 +254,8 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
 }
 
 fn with_distance(config: &MachineConfig, distance: u64) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(AnchorSettings {
-        distance,
-        choose_every_instructions: 1,
-        ..AnchorSettings::default()
-    });
-    config
+    let usual = AnchorSettings::default();
+    twins::with(config, AnchorSettings { distance, choose_every_instructions: 1, ..usual })
 }
 
 /// Plays actions on the design and its twin, and compares every counter. Returns those of the design.

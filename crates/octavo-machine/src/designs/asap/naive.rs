@@ -1,5 +1,5 @@
 //! The slow, obvious twin: page tables as maps from a level and the number of a node to its frame, areas and their regions
-//! as lists, and walk caches as lists. The tests compare the counters of both.
+//! as lists. The tests compare the counters of both.
 //!
 //! In a guest the twin has the same tables in both dimensions, so that the levels of guest and host are equal.
 //!
@@ -10,39 +10,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use octavo_config::{HostConfig, MachineConfig};
-use octavo_hw::Asid;
+use octavo_config::MachineConfig;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
-use octavo_os::page_table::{HardwareTable, MakeTable};
+use octavo_os::page_table::HardwareTable;
 use octavo_os::vmas::Vmas;
-use octavo_types::{AddrRange, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
+use octavo_types::{FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
 use proptest::prelude::*;
 
 use super::AsapSettings;
 use crate::counters::Counters;
-use crate::designs::build::{self, HardwareFormat};
-use crate::designs::radix_twin::{NodeKey, Tree, entry, is_mapped, key, pages_of_node};
-use crate::designs::registry::policies;
+use crate::designs::radix_twin::{NodeKey, Tree, entry, is_mapped, key};
 use crate::designs::twins::{
     Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
-    machine, map, references, run, setup, tiny,
+    machine, map, references, run, tiny, with,
 };
-use crate::env::{WalkPlan, WalkRequest, Walker};
+use crate::designs::walk_twin::{self, NaiveTables, roomy};
+use crate::env::Prefetches;
 use crate::machine::AnyMachine;
-
-/// The walk caches of both machines, fully associative: level and entries, in the order in which they are looked up.
-const WALK_CACHES: [(u8, usize); 3] = [(2, 4), (3, 2), (4, 1)];
-
-const SMALL_WALK_CACHES: [&str; 8] = [
-    "walker.caches.pde.entries=4",
-    "walker.caches.pde.ways=full",
-    "walker.caches.pdpte.entries=2",
-    "walker.caches.pml4e.entries=1",
-    "host.walk_caches.pde.entries=4",
-    "host.walk_caches.pde.ways=full",
-    "host.walk_caches.pdpte.entries=2",
-    "host.walk_caches.pml4e.entries=1",
-];
 
 const ROOT_LEVEL: u8 = 4;
 
@@ -95,30 +79,6 @@ impl Tables {
         let mut places = self.regions.values().filter_map(|region| region.frame(key));
         let place = places.find(|frame| !self.is_node(*frame));
         self.tree.add(key, place, frames);
-    }
-
-    /// The entries on the way to a base page, each with its level.
-    fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
-        let mut way = Vec::new();
-        for level in (1..=ROOT_LEVEL).rev() {
-            let Some(frame) = self.tree.nodes.get(&key(level, page)) else { break };
-            way.push((level, entry(*frame, level, page)));
-        }
-        way
-    }
-
-    /// The entries of levels 1 and 2 at the places that the areas in registers give.
-    fn prefetches(&self, page: u64) -> [Option<PhysAddr>; 2] {
-        let mut areas: Vec<_> = self.areas.iter().collect();
-        areas.sort_by_key(|(pages, _)| (u64::MAX - (pages.end - pages.start), pages.start));
-        areas.truncate(self.settings.registers as usize);
-        let Some((_, regions)) = areas.into_iter().find(|(pages, _)| pages.contains(&page)) else {
-            return [None, None];
-        };
-        [(1, regions[0]), (2, regions[1])].map(|(level, region)| {
-            let frame = self.regions[&region?].frame(key(level, page)).unwrap();
-            Some(entry(frame, level, page))
-        })
     }
 
     fn region_for(&mut self, level: u8, pages: &Range<u64>, frames: &mut Frames) -> Option<usize> {
@@ -227,71 +187,32 @@ impl HardwareTable for Tables {
     }
 }
 
-#[derive(Default)]
-struct NaiveWalker {
-    /// In the order of [`WALK_CACHES`]: address space and number of the entry; the one used last is the last.
-    cached: [Vec<(Asid, u64)>; 3],
-    hits: [u64; 3],
-    misses: [u64; 3],
-}
-
-impl Walker for NaiveWalker {
-    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
-        let (table, asid) = (request.table().hardware::<Tables>(), request.asid);
-        let page = request.page.raw();
-        plan.prefetches = table.prefetches(page);
-        let mut way = table.way(page);
-        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
-            let entries = &mut self.cached[cache];
-            let entry = (asid, page / pages_of_node(level - 1));
-            if let Some(at) = entries.iter().position(|cached| *cached == entry) {
-                entries.remove(at);
-                entries.push(entry);
-                self.hits[cache] += 1;
-                way.retain(|(of_entry, _)| *of_entry < level);
-                break;
-            }
-            self.misses[cache] += 1;
+impl NaiveTables for Tables {
+    fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
+        let mut way = Vec::new();
+        for level in (1..=ROOT_LEVEL).rev() {
+            let Some(frame) = self.tree.nodes.get(&key(level, page)) else { break };
+            way.push((level, entry(*frame, level, page)));
         }
-        for (_, at) in &way {
-            plan.probe(*at);
-            plan.wait();
-        }
-        let (last, above) = way.split_last().unwrap();
-        plan.entry = is_mapped(&table.tree.pages, page).then_some(last.1);
-        for (level, _) in above {
-            let cache = WALK_CACHES.iter().position(|(cached, _)| cached == level).unwrap();
-            let entry = (asid, page / pages_of_node(*level - 1));
-            let entries = &mut self.cached[cache];
-            entries.retain(|cached| *cached != entry);
-            entries.push(entry);
-            if entries.len() > WALK_CACHES[cache].1 {
-                entries.remove(0);
-            }
-        }
+        way
     }
 
-    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
-        let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
-        for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
-            let pages = pages_of_node(level - 1);
-            entries.retain(|(cached, number)| {
-                *cached != asid || (number + 1) * pages <= start || end <= number * pages
-            });
-        }
+    /// The entries of levels 1 and 2 at the places that the areas in registers give.
+    fn prefetches(&self, page: u64) -> Prefetches {
+        let mut areas: Vec<_> = self.areas.iter().collect();
+        areas.sort_by_key(|(pages, _)| (u64::MAX - (pages.end - pages.start), pages.start));
+        areas.truncate(self.settings.registers as usize);
+        let Some((_, regions)) = areas.into_iter().find(|(pages, _)| pages.contains(&page)) else {
+            return [None, None];
+        };
+        [(1, regions[0]), (2, regions[1])].map(|(level, region)| {
+            let frame = self.regions[&region?].frame(key(level, page)).unwrap();
+            Some(entry(frame, level, page))
+        })
     }
 
-    fn clear(&mut self) {
-        self.cached = Default::default();
-    }
-
-    fn report(&self, component: &str, counters: &mut Counters) {
-        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
-            let component = format!("{component}.l{level}");
-            counters.add(&component, "accesses", self.hits[cache] + self.misses[cache]);
-            counters.add(&component, "hits", self.hits[cache]);
-            counters.add(&component, "misses", self.misses[cache]);
-        }
+    fn maps(&self, page: u64) -> bool {
+        is_mapped(&self.tree.pages, page)
     }
 }
 
@@ -312,48 +233,16 @@ const COMPARED: [AsapSettings; 4] = [
     AsapSettings { registers: 2, leaf: false, host_leaf: false, ..SMALL_AREAS },
 ];
 
-fn with(config: &MachineConfig, settings: AsapSettings) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(settings);
-    config
-}
-
 fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMachine> {
-    let table: MakeTable =
-        Arc::new(move |_, frames| Box::new(Tables::new(COMPARED[number], frames)));
-    let hardware =
-        HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
-    let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
-    let os = policies().parse(policy).unwrap();
-    build::conventional(config, &setup(config), tables, &os).unwrap()
+    let make = move |_, frames: &mut Frames| -> Box<dyn HardwareTable> {
+        Box::new(Tables::new(COMPARED[number], frames))
+    };
+    walk_twin::naive::<Tables>(config, policy, Arc::new(make))
 }
 
 /// Free blocks of 4 KiB and 8 KiB, and a few larger ones.
 const FEW_BLOCKS: &str =
     "{kind='order-mix',free_blocks={4KiB=60000,8KiB=2000,16KiB=2,64KiB=1},movable_share=0.5}";
-
-/// The machine with fragmented memory that does not run out, and with small walk caches.
-fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
-    let fragmented =
-        |part: &str| fragmentation.map(|kind| format!("{part}memory.fragmentation={kind}"));
-    let (own, of_host) = (fragmented(""), fragmented("host."));
-    let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
-    let (bytes, of_guest) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
-    let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
-    let mut settings: Vec<&str> = walk_caches.to_vec();
-    settings.extend([Some(bytes.as_str()), own.as_deref()].into_iter().flatten());
-    if config.host.is_some() {
-        settings.splice(0..0, GUEST);
-        settings.extend([Some(of_guest.as_str()), of_host.as_deref()].into_iter().flatten());
-    }
-    let roomy = tiny(&settings);
-    let host = config.host.clone().zip(roomy.host).map(|(host, roomy)| HostConfig {
-        policy: host.policy,
-        tlbs_hold: host.tlbs_hold,
-        ..roomy
-    });
-    MachineConfig { memory: roomy.memory, walker: roomy.walker, host, ..config.clone() }
-}
 
 type Difference<'a> = (&'a str, &'static str, u64, Option<u64>);
 

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use octavo_config::MachineConfig;
 use octavo_hw::Asid;
-use octavo_os::page_table::{Leaf, PageTable};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, ItemKind, PageNumber, PageSize};
 use proptest::prelude::*;
@@ -16,15 +15,16 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
 use crate::designs::build;
+use crate::designs::leaf_line_twin::shown;
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
-    guest_configs, load, machine, map, references, run, run_loads, setup, tiny,
+    guest_configs, load, machine, map, references, run, run_loads, setup, tiny, with,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
-use crate::tlb::{Lookup, TlbEntry, Translation};
+use crate::tlb::{Lookup, Translation};
 
 /// A page in a list: its first base page, and their number.
 #[derive(Clone, Copy, PartialEq)]
@@ -139,40 +139,6 @@ impl Naive {
         [self.settings.h2p, self.settings.masp, self.settings.stp]
     }
 
-    /// The translation of `other` by the last lines that a walk to `walked` reads.
-    fn shown(&self, env: &Env, walked: u64, other: u64) -> Option<Translation> {
-        let own: Vec<_> = env.tables(PageNumber::new(walked)).collect();
-        let other_tables: Vec<_> = env.tables(PageNumber::new(other)).collect();
-        if own.len() != other_tables.len() {
-            return None;
-        }
-        let (mut size, mut frame) = (PageSize::LARGEST, FrameNumber::default());
-        let (mut is_writable, mut is_dirty) = (true, true);
-        for (own, (table, other)) in own.iter().zip(other_tables) {
-            let (leaf, dirty) = self.shown_in(table, own.1, other)?;
-            frame = leaf.frame_of(other);
-            size = size.min(leaf.size);
-            is_writable &= leaf.rights.write;
-            is_dirty &= dirty;
-        }
-        // The frame of the first base page of the page or part.
-        let frame = FrameNumber::new(frame.raw() - other % (size.bytes() / 4096));
-        Some(Translation { size, entry: TlbEntry::new(frame, size, is_writable, is_dirty) })
-    }
-
-    fn shown_in(
-        &self,
-        table: &PageTable,
-        own: PageNumber,
-        other: PageNumber,
-    ) -> Option<(Leaf, bool)> {
-        let (own_leaf, other_leaf) = (table.leaf(own)?, table.leaf(other)?);
-        let (is_accessed, is_dirty) = table.used(other)?;
-        let line = |page: PageNumber| page.raw() * 4096 / own_leaf.size.bytes() / self.in_line;
-        let is_shown = own_leaf.size == other_leaf.size && line(own) == line(other) && is_accessed;
-        is_shown.then_some((other_leaf, is_dirty))
-    }
-
     fn is_useful(&self, distance: i64) -> bool {
         self.memory.useful.get(&distance).copied().unwrap_or(0) > self.settings.threshold
     }
@@ -217,7 +183,7 @@ impl Naive {
             return;
         }
         for (distance, other) in self.neighbours(walked, size) {
-            match self.shown(env, walked, other) {
+            match shown(env, self.in_line, walked, other) {
                 Some(translation) if translation.size == size => {
                     if self.is_useful(distance) {
                         if !self.holds(other) {
@@ -351,7 +317,7 @@ impl Naive {
                 self.count_up(["prefetches_h2p", "prefetches_masp", "prefetches_stp"][number], 1);
                 let references = env.walk_to_prefetch(PageNumber::new(target))?;
                 self.count_up("walk_references", references);
-                if let Some(translation) = self.shown(env, target, target) {
+                if let Some(translation) = shown(env, self.in_line, target, target) {
                     self.add_to_queue(target, translation, None);
                     self.free(env, target, translation.size);
                 } else {
@@ -493,12 +459,6 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
         })
     });
     made.unwrap()
-}
-
-fn with(config: &MachineConfig, settings: AtpSettings) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(settings);
-    config
 }
 
 /// Queues and counters so small that they overflow; each prefetcher, and free prefetches, by themselves.

@@ -282,9 +282,7 @@ fn with_settings(
     config: &MachineConfig,
     (ways_percent, cluster_pages, min_pages): (u64, u64, u64),
 ) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(ClusteredTlbSettings { ways_percent, cluster_pages, min_pages });
-    config
+    twins::with(config, ClusteredTlbSettings { ways_percent, cluster_pages, min_pages })
 }
 
 /// Plays actions on the design and its twin, and compares every counter. Returns those of the design.

@@ -1,5 +1,4 @@
-//! The slow, obvious twin: TLBs are lists of held pages in order of last use, and the range of an entry is found in the
-//! page tables, page by page. The tests compare every counter of both, and check laws of the design.
+//! The slow, obvious twin: TLBs are lists, and the range of an entry is found in the page tables, page by page. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
@@ -7,8 +6,7 @@
 //! - A page that a store finds clean is removed, with its block, from the level that held it and from the second level
 //!   before it is filled again.
 
-use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbConfig, TlbLevel, TlbsHold};
-use octavo_hw::Asid;
+use octavo_config::{MachineConfig, PageSizes, TlbsHold};
 use octavo_oracle::strategies::Step;
 use octavo_os::page_table::{Format, PageTable};
 use octavo_os::vmas::Pages;
@@ -22,6 +20,7 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::policies;
+use crate::designs::tlb_twin::{Held, Levels};
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     guest_configs, machine, map, references, run, setup, tiny,
@@ -30,156 +29,9 @@ use crate::env::Env;
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 
-/// A page in a TLB: base pages, the frame of the first, and whether stores to it need no walk.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    asid: Asid,
-    first: u64,
-    pages: u64,
-    frame: u64,
-    is_writable: bool,
-    is_dirty: bool,
-}
-
-impl Held {
-    fn frame_of(&self, page: u64) -> u64 {
-        self.frame + (page - self.first)
-    }
-
-    fn overlaps(&self, asid: Asid, pages: &Pages) -> bool {
-        self.asid == asid && self.first < pages.end && pages.start < self.first + self.pages
-    }
-
-    /// The aligned part of `pages` base pages that holds a base page.
-    fn part(&self, page: u64, pages: u64) -> Held {
-        let first = page / pages * pages;
-        Held { first, pages, frame: self.frame_of(first), ..*self }
-    }
-}
-
-struct Array {
-    name: String,
-    /// Numbers of base pages of the page sizes that the array holds, in ascending order.
-    sizes: Vec<u64>,
-    /// The held pages of each set, the most recently used one at the end.
-    sets: Vec<Vec<Held>>,
-    ways: usize,
-    hits: u64,
-}
-
-/// A level of a TLB.
-struct Level {
-    arrays: Vec<Array>,
-    misses: u64,
-    /// Repeats of references whose page no array holds.
-    uncached: u64,
-    is_victim: bool,
-    latency_cycles: u32,
-}
-
-impl Level {
-    /// A level whose arrays of base pages also hold blocks.
-    fn new(config: &TlbLevel, block: u64) -> Self {
-        let array = |(name, array): (&String, &octavo_config::TlbArray)| {
-            let PageSizes::List(sizes) = &array.page_sizes else { panic!("arrays of sizes") };
-            let mut sizes: Vec<u64> = sizes.iter().map(|size| size.bytes() >> 12).collect();
-            if sizes.contains(&1) {
-                sizes.push(block);
-            }
-            sizes.sort_unstable();
-            sizes.dedup();
-            let ways = array.ways.of(array.entries);
-            let sets = vec![Vec::new(); (array.entries / ways) as usize];
-            Array { name: name.clone(), sizes, sets, ways: ways as usize, hits: 0 }
-        };
-        Level {
-            arrays: config.arrays.iter().map(array).collect(),
-            misses: 0,
-            uncached: 0,
-            is_victim: config.fill == Fill::Victim,
-            latency_cycles: config.hit_latency_cycles,
-        }
-    }
-
-    /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
-    fn look_up(
-        &mut self,
-        asid: Asid,
-        page: u64,
-        (stores, lookups): (bool, u64),
-    ) -> Option<(Held, bool)> {
-        for array in &mut self.arrays {
-            for pages in array.sizes.clone() {
-                let sets = array.sets.len() as u64;
-                let set = &mut array.sets[(page / pages % sets) as usize];
-                let is_match =
-                    |held: &Held| held.pages == pages && held.overlaps(asid, &(page..page + 1));
-                if let Some(at) = set.iter().position(is_match) {
-                    let held = set.remove(at);
-                    set.push(held);
-                    let serves = !stores || held.is_writable && held.is_dirty;
-                    // The repeats hit what a walk fills.
-                    array.hits += if serves { lookups } else { lookups.min(1) };
-                    return Some((held, serves));
-                }
-            }
-        }
-        self.misses += lookups.min(1);
-        None
-    }
-
-    /// Fills a page, or its largest part that an array holds, and returns the evicted entry.
-    fn fill(&mut self, page: u64, held: Held, lookups: u64) -> Option<Held> {
-        let repeats = lookups.saturating_sub(1);
-        let mut best: Option<(usize, u64)> = None;
-        for (number, array) in self.arrays.iter().enumerate() {
-            for &pages in array.sizes.iter().filter(|pages| **pages <= held.pages) {
-                if best.is_none_or(|(_, most)| most < pages) {
-                    best = Some((number, pages));
-                }
-            }
-        }
-        let Some((number, pages)) = best else {
-            self.uncached += repeats;
-            return None;
-        };
-        let array = &mut self.arrays[number];
-        array.hits += repeats;
-        let held = held.part(page, pages);
-        let sets = array.sets.len() as u64;
-        let set = &mut array.sets[(held.first / pages % sets) as usize];
-        set.retain(|other| {
-            (other.asid, other.first, other.pages) != (held.asid, held.first, held.pages)
-        });
-        let evicted = (set.len() == array.ways).then(|| set.remove(0));
-        set.push(held);
-        evicted
-    }
-
-    fn drop_all(&mut self, asid: Asid, pages: &Pages) {
-        for set in self.arrays.iter_mut().flat_map(|array| &mut array.sets) {
-            set.retain(|held| !held.overlaps(asid, pages));
-        }
-    }
-
-    fn report(&self, component: &str, counters: &mut Counters) {
-        let hits = self.uncached + self.arrays.iter().map(|array| array.hits).sum::<u64>();
-        let accesses = hits + self.misses;
-        let arrays =
-            self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
-        for (component, hits) in arrays.chain([(component.to_owned(), hits)]) {
-            counters.add(&component, "accesses", accesses);
-            counters.add(&component, "hits", hits);
-            counters.add(&component, "misses", accesses - hits);
-        }
-    }
-}
-
 /// The unit of one core.
 struct Naive {
-    /// For instructions and for data.
-    first: [Level; 2],
-    second: Option<Level>,
+    tlbs: Levels,
     block: u64,
     /// Whether TLBs hold guest halves of splintered translations.
     holds_halves: bool,
@@ -187,12 +39,9 @@ struct Naive {
 
 impl Naive {
     fn new(config: &MachineConfig, block: u64) -> Self {
-        let TlbConfig { first, l2, .. } = &config.tlb;
-        let FirstLevel::Split { l1i, l1d } = first else { panic!("a split first level") };
         let hosts = config.host.iter();
         Naive {
-            first: [l1i, l1d].map(|level| Level::new(level, block)),
-            second: l2.as_ref().map(|level| Level::new(level, block)),
+            tlbs: Levels::new(&config.tlb, block),
             block,
             holds_halves: hosts.map(|host| host.tlbs_hold).any(|hold| hold == TlbsHold::Halves),
         }
@@ -246,7 +95,8 @@ impl Naive {
         }
         let (is_writable, is_dirty) = (walked.entry.is_writable(), walked.entry.is_dirty());
         let frame = frame.raw() - (page.raw() - first);
-        Some(Held { asid: env.asid(), first, pages, frame, is_writable, is_dirty })
+        let (asid, anchored) = (env.asid(), None);
+        Some(Held { asid, first, pages, anchored, frame, is_writable, is_dirty })
     }
 
     fn walk_and_fill(
@@ -258,24 +108,15 @@ impl Naive {
     ) -> Option<Held> {
         let held =
             self.walked(env, page, access, before.is_some_and(|before| before.is_writable))?;
-        if let Some(second) = &mut self.second {
+        if let Some(second) = &mut self.tlbs.second {
             if before.is_some() {
-                second.drop_all(held.asid, &(page.raw()..page.raw() + 1));
+                second.drop_page(held.asid, page.raw());
             }
             if !second.is_victim {
                 second.fill(page.raw(), held, 1);
             }
         }
         Some(held)
-    }
-
-    fn fill_first(&mut self, side: usize, page: u64, held: Held, lookups: u64) {
-        let evicted = self.first[side].fill(page, held, lookups);
-        if let (Some(evicted), Some(second)) = (evicted, &mut self.second)
-            && second.is_victim
-        {
-            second.fill(evicted.first, evicted, 1);
-        }
     }
 }
 
@@ -284,20 +125,20 @@ impl Design for Naive {
         let (asid, page) = (env.asid(), env.page(access));
         let (side, lookups) = (access.side(), u64::from(access.lookups()));
         let stores = access.is_store();
-        let held = match self.first[side].look_up(asid, page.raw(), (stores, lookups)) {
+        let held = match self.tlbs.first[side].look_up(asid, page.raw(), (stores, lookups)) {
             Some((held, true)) => held,
             Some((before, false)) => {
                 let held = self.walk_and_fill(env, page, access, Some(before))?;
-                self.first[side].drop_all(asid, &(page.raw()..page.raw() + 1));
-                self.fill_first(side, page.raw(), held, lookups);
+                self.tlbs.first[side].drop_page(asid, page.raw());
+                self.tlbs.fill_first(side, page.raw(), held, lookups);
                 held
             }
             None => {
-                let found = self.second.as_mut().and_then(|second| {
+                let found = self.tlbs.second.as_mut().and_then(|second| {
                     let found = second.look_up(asid, page.raw(), (stores, 1));
                     env.charge_l2_lookup(second.latency_cycles, found.is_some());
                     if second.is_victim && found.is_some_and(|(_, serves)| serves) {
-                        second.drop_all(asid, &(page.raw()..page.raw() + 1));
+                        second.drop_page(asid, page.raw());
                     }
                     found
                 });
@@ -307,7 +148,7 @@ impl Design for Naive {
                         self.walk_and_fill(env, page, access, other.map(|(before, _)| before))?
                     }
                 };
-                self.fill_first(side, page.raw(), held, lookups);
+                self.tlbs.fill_first(side, page.raw(), held, lookups);
                 held
             }
         };
@@ -315,25 +156,15 @@ impl Design for Naive {
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
-        self.first
-            .iter_mut()
-            .chain(&mut self.second)
-            .for_each(|level| level.drop_all(space.asid, pages));
+        self.tlbs.drop_if(|held| held.overlaps(space.asid, pages));
     }
 
     fn flush(&mut self) {
-        let levels = self.first.iter_mut().chain(&mut self.second);
-        levels
-            .flat_map(|level| &mut level.arrays)
-            .flat_map(|array| &mut array.sets)
-            .for_each(Vec::clear);
+        self.tlbs.drop_if(|_| true);
     }
 
     fn report(&self, counters: &mut Counters) {
-        for (level, name) in self.first.iter().zip(["tlb.l1i", "tlb.l1d"]) {
-            level.report(name, counters);
-        }
-        self.second.iter().for_each(|level| level.report("tlb.l2", counters));
+        self.tlbs.report(counters);
     }
 }
 
@@ -362,9 +193,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
 }
 
 fn with_entries(config: &MachineConfig, entries: u64) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(ContiguousPteSettings { entries });
-    config
+    twins::with(config, ContiguousPteSettings { entries })
 }
 
 /// Plays actions on the design and its twin, and compares every counter. Returns those of the design.
@@ -506,10 +335,7 @@ fn one_walk_fills_a_block() {
 
 #[test]
 fn invalid_settings_are_rejected() {
-    for entries in [0, 3, 128] {
-        let setting = format!("contiguous_pte.entries={entries}");
-        let message =
-            crate::config::resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
-        assert!(message.contains("give a power of two from 1 to 64"), "{message}");
-    }
+    let advice = "give a power of two from 1 to 64";
+    let invalid = ["entries=0", "entries=3", "entries=128"].map(|setting| (setting, advice));
+    twins::assert_rejected("contiguous_pte", &invalid);
 }

@@ -22,7 +22,7 @@ use crate::designs::radix_twin::{NodeKey, Tree, entry, key};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
-    guest_configs, machine, map, references, run, setup, tiny,
+    guest_configs, machine, map, references, run, setup, tiny, with,
 };
 use crate::env::{WalkPlan, WalkRequest, Walker};
 use crate::machine::AnyMachine;
@@ -395,12 +395,6 @@ const COMPARED: [DmtSettings; 5] = [
     DmtSettings { registers: 3, min_bytes: 1 << 20, huge: false, ..SMALL_AREAS },
     DmtSettings { registers: 4, min_occupancy_percent: 1, ..SMALL_AREAS },
 ];
-
-fn with(config: &MachineConfig, settings: DmtSettings) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(settings);
-    config
-}
 
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let settings = *config.designs.get::<DmtSettings>();

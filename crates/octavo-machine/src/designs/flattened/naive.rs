@@ -1,5 +1,5 @@
-//! The slow, obvious twin: page tables as maps, from a level and the number of a region to the block of its node, and walk
-//! caches as lists. The tests compare the counters of both.
+//! The slow, obvious twin: page tables as maps, from a level and the number of a region to the block of its node. The tests
+//! compare the counters of both.
 //!
 //! A node exists from the first operation that needs it to the one that leaves it empty. All nodes then have the same
 //! places in memory as the design's, also where pages of another size replace a page.
@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_config::{HostConfig, MachineConfig};
-use octavo_hw::Asid;
+use octavo_config::MachineConfig;
 use octavo_oracle::strategies::Step;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
-use octavo_os::page_table::{HardwareTable, MakeTable};
+use octavo_os::page_table::HardwareTable;
 use octavo_types::{
     AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr, VirtAddr,
 };
@@ -19,29 +18,13 @@ use proptest::prelude::*;
 
 use super::FlattenedSettings;
 use crate::counters::Counters;
-use crate::designs::build::{self, HardwareFormat};
-use crate::designs::radix_twin::{MappedPages, has_entries, is_mapped};
-use crate::designs::registry::policies;
+use crate::designs::radix_twin::{MappedPages, has_entries, is_mapped, key, pages_of_node};
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
-    guest_configs, machine, map, references, run, setup, tiny,
+    guest_configs, machine, map, references, run, tiny,
 };
-use crate::env::{WalkPlan, WalkRequest, Walker};
+use crate::designs::walk_twin::{self, NaiveTables, roomy};
 use crate::machine::AnyMachine;
-
-/// The walk caches of both machines, fully associative: level and entries, in the order in which they are looked up.
-const WALK_CACHES: [(u8, usize); 3] = [(2, 4), (3, 2), (4, 1)];
-
-const SMALL_WALK_CACHES: [&str; 8] = [
-    "walker.caches.pde.entries=4",
-    "walker.caches.pde.ways=full",
-    "walker.caches.pdpte.entries=2",
-    "walker.caches.pml4e.entries=1",
-    "host.walk_caches.pde.entries=4",
-    "host.walk_caches.pde.ways=full",
-    "host.walk_caches.pdpte.entries=2",
-    "host.walk_caches.pml4e.entries=1",
-];
 
 const ROOT_LEVEL: u8 = 4;
 
@@ -65,16 +48,6 @@ struct Tables {
     exhausted: Option<OutOfMemory>,
 }
 
-/// The base pages below an entry of a level.
-fn pages_of_entry(level: u8) -> u64 {
-    512u64.pow(u32::from(level) - 1)
-}
-
-/// The number of the region of a level's node.
-fn region(level: u8, page: u64) -> u64 {
-    page / pages_of_entry(level + 1)
-}
-
 impl Tables {
     fn new(settings: FlattenedSettings, frames: &mut Frames) -> Tables {
         let mut tables =
@@ -95,20 +68,6 @@ impl Tables {
         }
     }
 
-    /// The entries on the way to a base page, each with its level.
-    fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
-        let mut way = Vec::new();
-        let mut level = ROOT_LEVEL;
-        while let Some(node) = self.nodes.get(&(level, region(level, page))) {
-            let entries = if node.is_merged { 512 * 512 } else { 512 };
-            let lowest = if node.is_merged { level - 1 } else { level };
-            let entry = page / pages_of_entry(lowest) % entries;
-            way.push((lowest, PhysAddr::new(node.frame.start().raw() + entry * 8)));
-            level = lowest - 1;
-        }
-        way
-    }
-
     /// Whether a node has entries: pages in its region that are smaller.
     fn is_needed(&self, level: u8, region: u64) -> bool {
         level == ROOT_LEVEL || has_entries(&self.pages, (level, region))
@@ -119,8 +78,8 @@ impl HardwareTable for Tables {
     fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames) {
         let (page, pages) = (page.raw(), size.bytes() >> 12);
         let mut level = ROOT_LEVEL;
-        while pages_of_entry(level + 1) > pages {
-            let key = (level, region(level, page));
+        while pages_of_node(level) > pages {
+            let key = key(level, page);
             if !self.nodes.contains_key(&key) {
                 self.add_node(key.0, key.1, frames);
             }
@@ -159,82 +118,31 @@ impl HardwareTable for Tables {
     }
 }
 
-#[derive(Default)]
-struct NaiveWalker {
-    /// In the order of [`WALK_CACHES`]: address space and number of the entry; the one used last is the last.
-    cached: [Vec<(Asid, u64)>; 3],
-    hits: [u64; 3],
-    misses: [u64; 3],
-}
-
-impl Walker for NaiveWalker {
-    fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
-        let (table, asid) = (request.table().hardware::<Tables>(), request.asid);
-        let page = request.page.raw();
-        let mut way = table.way(page);
-        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
-            let entries = &mut self.cached[cache];
-            let key = (asid, page / pages_of_entry(level));
-            if let Some(at) = entries.iter().position(|entry| *entry == key) {
-                entries.remove(at);
-                entries.push(key);
-                self.hits[cache] += 1;
-                way.retain(|(entry_level, _)| *entry_level < level);
-                break;
-            }
-            self.misses[cache] += 1;
+impl NaiveTables for Tables {
+    fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
+        let mut way = Vec::new();
+        let mut level = ROOT_LEVEL;
+        while let Some(node) = self.nodes.get(&key(level, page)) {
+            let entries = if node.is_merged { 512 * 512 } else { 512 };
+            let lowest = if node.is_merged { level - 1 } else { level };
+            let entry = page / pages_of_node(lowest - 1) % entries;
+            way.push((lowest, PhysAddr::new(node.frame.start().raw() + entry * 8)));
+            level = lowest - 1;
         }
-        for (_, at) in &way {
-            plan.probe(*at);
-            plan.wait();
-        }
-        let (last, above) = way.split_last().unwrap();
-        plan.entry = is_mapped(&table.pages, page).then_some(last.1);
-        for (level, _) in above {
-            let cache =
-                WALK_CACHES.iter().position(|(cached_level, _)| cached_level == level).unwrap();
-            let key = (asid, page / pages_of_entry(*level));
-            let entries = &mut self.cached[cache];
-            entries.retain(|entry| *entry != key);
-            entries.push(key);
-            if entries.len() > WALK_CACHES[cache].1 {
-                entries.remove(0);
-            }
-        }
+        way
     }
 
-    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
-        let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
-        for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
-            let pages = pages_of_entry(level);
-            entries.retain(|(entry_asid, number)| {
-                *entry_asid != asid || (number + 1) * pages <= start || end <= number * pages
-            });
-        }
-    }
-
-    fn clear(&mut self) {
-        self.cached = Default::default();
-    }
-
-    fn report(&self, component: &str, counters: &mut Counters) {
-        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
-            let component = format!("{component}.l{level}");
-            counters.add(&component, "accesses", self.hits[cache] + self.misses[cache]);
-            counters.add(&component, "hits", self.hits[cache]);
-            counters.add(&component, "misses", self.misses[cache]);
-        }
+    fn maps(&self, page: u64) -> bool {
+        is_mapped(&self.pages, page)
     }
 }
 
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let merged = *config.designs.get::<FlattenedSettings>();
-    let table: MakeTable = Arc::new(move |_, frames| Box::new(Tables::new(merged, frames)));
-    let hardware =
-        HardwareFormat { table: Some(table), walker: || Box::new(NaiveWalker::default()) };
-    let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
-    let os = policies().parse(policy).unwrap();
-    build::conventional(config, &setup(config), tables, &os).unwrap()
+    let make = move |_, frames: &mut Frames| -> Box<dyn HardwareTable> {
+        Box::new(Tables::new(merged, frames))
+    };
+    walk_twin::naive::<Tables>(config, policy, Arc::new(make))
 }
 
 /// Some free blocks of 2 MiB in memory that is fragmented.
@@ -244,33 +152,8 @@ const FEW_BLOCKS: &str =
 const NO_BLOCKS: &str =
     "{kind='holes',portion=1.0,fraction=0.02,layout='dispersed',holes='immovable'}";
 
-/// The machine with memory that does not run out, fragmented so, and small walk caches.
-fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
-    let setting = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
-    let (guest, host) = (setting(""), setting("host."));
-    let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
-    let (bytes, host_bytes) =
-        (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
-    let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
-    let mut settings: Vec<&str> = walk_caches.to_vec();
-    settings.extend([Some(bytes.as_str()), guest.as_deref()].into_iter().flatten());
-    if config.host.is_some() {
-        settings.splice(0..0, GUEST);
-        settings.extend([Some(host_bytes.as_str()), host.as_deref()].into_iter().flatten());
-    }
-    let roomy = tiny(&settings);
-    let host = config.host.clone().zip(roomy.host).map(|(host, roomy)| HostConfig {
-        policy: host.policy,
-        tlbs_hold: host.tlbs_hold,
-        ..roomy
-    });
-    MachineConfig { memory: roomy.memory, walker: roomy.walker, host, ..config.clone() }
-}
-
 fn merging(config: &MachineConfig, upper: bool, lower: bool) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(FlattenedSettings { upper, lower });
-    config
+    twins::with(config, FlattenedSettings { upper, lower })
 }
 
 /// Plays actions on the design and its twin, and compares all counters; with large pages, all but the number of entries

@@ -389,8 +389,7 @@ fn compare_all(
 ) -> Result<Counters, TestCaseError> {
     let mut first_counters = None;
     for (fill, bundle_pages, sets) in SETTINGS {
-        let mut config = config.clone();
-        config.designs.set(MixTlbSettings { fill, bundle_pages });
+        let mut config = twins::with(config, MixTlbSettings { fill, bundle_pages });
         let FirstLevel::Split { l1d, .. } = &mut config.tlb.first else { unreachable!() };
         let arrays = [Some((l1d, "4k")), config.tlb.l2.as_mut().map(|level| (level, "main"))];
         for (named, sets) in arrays.into_iter().zip(sets) {

@@ -388,8 +388,7 @@ fn compare_one(
     (arity, first_level): (u64, bool),
     actions: &[(usize, Action)],
 ) -> Result<Counters, TestCaseError> {
-    let mut config = config.clone();
-    config.designs.set(MosaicSettings { arity, first_level });
+    let config = twins::with(config, MosaicSettings { arity, first_level });
     twins::compare(&config, [machine("mosaic", &config, "iceberg"), naive(&config)], actions)
 }
 
@@ -468,8 +467,7 @@ const PAGES: u64 = 192;
 
 /// The counters of loads of [`PAGES`] pages that are mapped, one after the other, with empty TLBs.
 fn counters_of_a_pass(arity: u64) -> Counters {
-    let mut config = tiny(&[]);
-    config.designs.set(MosaicSettings { arity, first_level: true });
+    let config = twins::with(&tiny(&[]), MosaicSettings { arity, first_level: true });
     let page = |number: u64| FIRST + (number << 12);
     let pass = || references(ItemKind::Load, (0..PAGES).map(page));
     let range = AddrRange::new(VirtAddr::new(FIRST), PAGES << 12);

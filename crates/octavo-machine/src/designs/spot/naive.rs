@@ -25,7 +25,7 @@ use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
 use crate::designs::twins::{
     Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
-    load, machine, map, run_loads, setup, tiny,
+    load, machine, map, run_loads, setup, tiny, with,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -458,9 +458,7 @@ fn compare(config: &MachineConfig, actions: &[(usize, Action)]) -> Result<(), Te
         (false, 64, SpotSettings { sets: 1, ways: 3, run_pages: 4, ..usual }),
         (false, 1, SpotSettings { run_pages: 0, ..usual }),
     ] {
-        let mut config = config.clone();
-        config.designs.set(settings);
-        compare_one(&config, NaiveCaConfig { huge, offsets }, actions)?;
+        compare_one(&with(config, settings), NaiveCaConfig { huge, offsets }, actions)?;
     }
     Ok(())
 }

@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex};
 use octavo_config::{MachineConfig, PageSizes, TlbArray, Ways};
 use octavo_oracle::strategies::Step;
 use octavo_os::ProcessId;
-use octavo_os::page_table::PageTable;
 use octavo_os::vmas::Pages;
 use octavo_types::{
     AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, Protection,
@@ -29,10 +28,11 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
+use crate::designs::leaf_line_twin::shown;
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, machine,
-    map, references, run, setup, tiny,
+    map, references, run, setup, tiny, with,
 };
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -135,40 +135,13 @@ impl Naive {
 
     /// The pages of the block of a mapped page that the walk to it has seen.
     fn seen(&self, env: &Env, page: PageNumber, size: PageSize) -> Block {
-        let own: Vec<_> = env.tables(page).collect();
         let first = self.number(page.raw(), size) * self.pages * (size.bytes() / 4096);
         let all = (0..self.pages).map(|at| first + at * (size.bytes() / 4096));
         let entry = |other: u64| {
-            let other_tables: Vec<_> = env.tables(PageNumber::new(other)).collect();
-            if other_tables.len() < own.len() {
-                return None;
-            }
-            let (mut frame, mut smallest) = (FrameNumber::default(), PageSize::LARGEST);
-            let (mut is_writable, mut is_dirty) = (true, true);
-            for (own, other) in own.iter().zip(other_tables) {
-                let (leaf, dirty) = self.shown(*own, other)?;
-                frame = leaf.frame_of(other.1);
-                smallest = smallest.min(leaf.size);
-                is_writable &= leaf.rights.write;
-                is_dirty &= dirty;
-            }
-            (smallest == size).then(|| TlbEntry::new(frame, size, is_writable, is_dirty))
+            let seen = shown(env, self.pages, page.raw(), other)?;
+            (seen.size == size).then_some(seen.entry)
         };
         all.filter_map(|other| Some((other, entry(other)?))).collect()
-    }
-
-    /// The page that holds another base page, and whether it is dirty, if the line of a page's entry shows it,
-    /// accessed and of the same size.
-    fn shown(
-        &self,
-        (table, own): (&PageTable, PageNumber),
-        (_, other): (&PageTable, PageNumber),
-    ) -> Option<(octavo_os::page_table::Leaf, bool)> {
-        let (own_leaf, other_leaf) = (table.leaf(own)?, table.leaf(other)?);
-        let (is_accessed, is_dirty) = table.used(other)?;
-        let line = |page: PageNumber| self.number(page.raw(), own_leaf.size);
-        let is_shown = own_leaf.size == other_leaf.size && line(own) == line(other) && is_accessed;
-        is_shown.then_some((other_leaf, is_dirty))
     }
 
     /// Puts a block into the cache, or renews it.
@@ -323,12 +296,6 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
         })
     });
     made.unwrap()
-}
-
-fn with(config: &MachineConfig, settings: VictimaSettings) -> MachineConfig {
-    let mut config = config.clone();
-    config.designs.set(settings);
-    config
 }
 
 /// Settings of the design that change what it does on small programs.
