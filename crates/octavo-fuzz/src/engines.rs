@@ -149,21 +149,17 @@ pub fn sim(bytes: &[u8]) {
     let all = designs();
     let designs = chosen.iter().map(|byte| all[usize::from(*byte) % all.len()].name);
     let designs = designs.chain(["base4k"]).map(|name| DesignSpec::parse(name).expect("a design"));
-    let start = machine.memory.start().expect("no snapshot").into();
-    let host_start = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
-    let sim = Sim::new(&SimConfig {
-        machine,
-        start,
-        host_start: host_start.map(Into::into),
-        designs: designs.collect(),
+    let config = SimConfig::new(machine, designs.collect(), Instructions::best());
+    let mut config = SimConfig {
         native_layout: true,
         warm_up_instructions: [0, 20][choice >> 5 & 1],
         is_fast_forwarded: choice >> 6 & 1 == 1,
         interval_instructions: [None, Some(10)][choice >> 6 & 1],
-        is_checked: true,
         timing: if choice & 128 != 0 { Timing::OutOfOrder } else { Timing::Additive },
-        instructions: Instructions::best(),
-    });
+        ..config.expect("no snapshot")
+    };
+    config.setup.is_checked = true;
+    let sim = Sim::new(&config);
     // Not every machine supports every design.
     let Ok(mut sim) = sim else { return };
     sim.begun(&StreamIdentity::only());

@@ -43,18 +43,11 @@ fn main() {
     let options = options();
     let resolved = octavo_machine::resolve::<&str>(&options.machine, &[]);
     let machine = resolved.unwrap_or_else(|error| panic!("{error}")).into_config();
-    let config = |designs: &[String]| SimConfig {
-        machine: machine.clone(),
-        start: machine.memory.start().expect("a preset's").into(),
-        host_start: None,
-        designs: designs.iter().map(|name| parse(name)).collect(),
-        native_layout: false,
-        warm_up_instructions: 0,
-        is_fast_forwarded: false,
-        interval_instructions: None,
-        is_checked: false,
-        timing: if options.out_of_order { Timing::OutOfOrder } else { Timing::Additive },
-        instructions: Instructions::best(),
+    let config = |designs: &[String]| {
+        let designs = designs.iter().map(|name| parse(name)).collect();
+        let config = SimConfig::new(machine.clone(), designs, Instructions::best());
+        let timing = if options.out_of_order { Timing::OutOfOrder } else { Timing::Additive };
+        SimConfig { timing, ..config.expect("a preset's memory") }
     };
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     let mut programs = Vec::new();

@@ -1,6 +1,5 @@
 //! Machines and designs by name.
 
-use octavo_config::MemoryConfig;
 use octavo_machine::designs::{DesignSpec, registry};
 use octavo_machine::resolve;
 use octavo_machine::{Footprint, Sim, SimConfig, StreamShape, Timing};
@@ -89,28 +88,17 @@ pub fn read_sim(
             machine.name
         )));
     }
-    let start = |key: &str, memory: &MemoryConfig| {
-        let refused = |error| failed(format!("{name}: {key}.fragmentation: {error}"));
-        memory.start().map_err(refused)
-    };
-    let host_start = match &machine.host {
-        Some(host) => Some(start("host.memory", &host.memory)?),
-        None => None,
-    };
-    let start = start("memory", &machine.memory)?;
-    let config = SimConfig {
-        machine,
-        start: start.into(),
-        host_start: host_start.map(Into::into),
-        designs,
+    let config = SimConfig::new(machine, designs, Instructions::best());
+    let config = config.map_err(|error| failed(format!("{name}: {error}")))?;
+    let mut config = SimConfig {
         native_layout: read_layout(layout)?,
         warm_up_instructions,
         is_fast_forwarded,
         interval_instructions,
-        is_checked,
         timing,
-        instructions: Instructions::best(),
+        ..config
     };
+    config.setup.is_checked = is_checked;
     let footprint = Footprint::of(&config).map_err(|error| failed(error.to_string()))?;
     if let Some(available) = HostMemory::default().available() {
         footprint.check(&available).map_err(|error| failed(error.to_string()))?;

@@ -82,6 +82,23 @@ pub struct Setup {
     pub host_start: Option<Arc<Fragmentation>>,
 }
 
+impl Setup {
+    /// Settings for building a machine whose translations are not checked.
+    ///
+    /// # Errors
+    ///
+    /// If a snapshot of memory cannot be read: a sentence without its full stop.
+    pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, String> {
+        let start = machine.memory.start();
+        let start = start.map_err(|error| format!("memory.fragmentation: {error}"))?.into();
+        let host_start = machine.host.as_ref().map(|host| host.memory.start()).transpose();
+        let host_start =
+            host_start.map_err(|error| format!("host.memory.fragmentation: {error}"))?;
+        let host_start = host_start.map(Into::into);
+        Ok(Setup { instructions, is_checked: false, start, host_start })
+    }
+}
+
 /// A named combination of hardware and page-size policy.
 pub struct NamedDesign {
     /// Its name.

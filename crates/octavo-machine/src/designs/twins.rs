@@ -16,9 +16,7 @@ use crate::machine::AnyMachine;
 use crate::sim::{Sim, SimConfig, Timing};
 
 pub fn setup(config: &MachineConfig) -> Setup {
-    let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
-    let start = config.memory.start().unwrap().into();
-    Setup { instructions: Instructions::PORTABLE, is_checked: true, start, host_start: host }
+    Setup { is_checked: true, ..Setup::new(config, Instructions::PORTABLE).unwrap() }
 }
 
 /// A machine of the registry.
@@ -151,20 +149,8 @@ pub fn guest_configs() -> impl Strategy<Value = [MachineConfig; 2]> {
 
 /// A simulation of no designs on a machine.
 pub fn sim_config(config: &MachineConfig) -> SimConfig {
-    let Setup { instructions, is_checked, start, host_start } = setup(config);
-    SimConfig {
-        machine: config.clone(),
-        start,
-        host_start,
-        designs: Vec::new(),
-        native_layout: false,
-        warm_up_instructions: 0,
-        is_fast_forwarded: false,
-        interval_instructions: None,
-        is_checked,
-        timing: Timing::Additive,
-        instructions,
-    }
+    let usual = SimConfig::new(config.clone(), Vec::new(), Instructions::PORTABLE).unwrap();
+    SimConfig { setup: setup(config), timing: Timing::Additive, ..usual }
 }
 
 fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {

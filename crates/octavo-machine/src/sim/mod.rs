@@ -6,10 +6,8 @@ mod schedule;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use octavo_config::MachineConfig;
-use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::vmas::{pages_of, range_of};
 use octavo_trace::{
     Began, Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, TimeSlicedConsumer,
@@ -55,10 +53,8 @@ const DEPENDENT_INSTRUCTIONS: u64 = 1000;
 pub struct SimConfig {
     /// The machine that all designs share.
     pub machine: MachineConfig,
-    /// The initial state of its memory: [`octavo_config::MemoryConfig::start`].
-    pub start: Arc<Fragmentation>,
-    /// The initial state of the host's memory, if the machine has a host.
-    pub host_start: Option<Arc<Fragmentation>>,
+    /// The initial state of its memory, and how it is built.
+    pub setup: Setup,
     /// The designs.
     pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
@@ -69,15 +65,33 @@ pub struct SimConfig {
     pub is_fast_forwarded: bool,
     /// Length of an interval in instructions, if intervals are reported.
     pub interval_instructions: Option<u64>,
-    /// Whether each translation is checked against the page table.
-    pub is_checked: bool,
     /// How cycles are computed.
     pub timing: Timing,
-    /// The instruction set that kernels are compiled for.
-    pub instructions: Instructions,
 }
 
 impl SimConfig {
+    /// A simulation without a warm-up and intervals, where addresses are not moved and translations are not checked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Setup::new`].
+    pub fn new(
+        machine: MachineConfig,
+        designs: Vec<DesignSpec>,
+        instructions: Instructions,
+    ) -> Result<Self, String> {
+        Ok(SimConfig {
+            setup: Setup::new(&machine, instructions)?,
+            machine,
+            designs,
+            native_layout: false,
+            warm_up_instructions: 0,
+            is_fast_forwarded: false,
+            interval_instructions: None,
+            timing: Timing::default(),
+        })
+    }
+
     /// The machine, without a pipeline where latencies are added up.
     fn timed_machine(&self) -> MachineConfig {
         let mut machine = self.machine.clone();
@@ -175,7 +189,7 @@ impl Sim {
             stream: None,
             waiting: BTreeMap::new(),
             begun: 0,
-            machines: Workers::new(machines, config.instructions),
+            machines: Workers::new(machines, config.setup.instructions),
             outcomes: Vec::new(),
             exited: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
@@ -273,7 +287,7 @@ impl Sim {
         self.shape.notes_sites = notes_sites(&self.config.machine, &machines);
         self.front = self.front.noting_sites(self.shape.notes_sites);
         self.running.image = self.empty_image();
-        Sim { machines: Workers::new(machines, self.config.instructions), ..self }
+        Sim { machines: Workers::new(machines, self.config.setup.instructions), ..self }
     }
 
     /// The demands of the machines on a stream: [`Sim::of_several`] takes configurations that agree in it.
@@ -341,17 +355,11 @@ impl Sim {
 /// The machines of a configuration, and the strongest filter that keeps their counts.
 fn make(config: &SimConfig) -> Result<(Vec<Box<dyn AnyMachine>>, Filter), ConfigError> {
     let given = config.timed_machine();
-    let setup = Setup {
-        instructions: config.instructions,
-        is_checked: config.is_checked,
-        start: Arc::clone(&config.start),
-        host_start: config.host_start.clone(),
-    };
     let mut machines = Vec::new();
     let mut filter = Filter::BySide.min(config::filter(&given));
     for spec in &config.designs {
         let adapted = spec.machine(&given)?;
-        let mut machine = spec.make(&adapted, &setup)?;
+        let mut machine = spec.make(&adapted, &config.setup)?;
         if config.is_fast_forwarded && config.warm_up_instructions > 0 {
             machine.fast_forward();
         }

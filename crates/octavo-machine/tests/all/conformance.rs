@@ -41,21 +41,9 @@ impl Player {
             None => DesignSpec::parse(&case.design),
         };
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
-        let machine = machine.into_config();
-        let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
-        let config = SimConfig {
-            start: machine.memory.start().expect("no snapshot").into(),
-            host_start: host.map(Into::into),
-            machine,
-            designs: vec![design],
-            native_layout: false,
-            warm_up_instructions: 0,
-            is_fast_forwarded: false,
-            interval_instructions: None,
-            is_checked: true,
-            timing: Timing::Additive,
-            instructions,
-        };
+        let config = SimConfig::new(machine.into_config(), vec![design], instructions);
+        let mut config = config.expect("no snapshot");
+        (config.setup.is_checked, config.timing) = (true, Timing::Additive);
         let mut sim = Sim::new(&config).unwrap();
         sim.event(&Event::Map {
             range: AddrRange::new(CODE, 4096),

@@ -96,7 +96,7 @@ fn counted(
 ) -> (Vec<Counters>, [u64; 2]) {
     machine.core.pipeline = pipeline.cloned();
     let mut config = config(machine, names);
-    config.is_checked = false;
+    config.setup.is_checked = false;
     let mut sim = Sim::new(&config).unwrap();
     play(&mut sim, stream);
     let counts = sim.counts();
@@ -464,7 +464,7 @@ proptest! {
         let play = |is_fast_forwarded| {
             let mut config = config(machine.clone(), &names);
             config.timing = Timing::OutOfOrder;
-            config.is_checked = false;
+            config.setup.is_checked = false;
             config.warm_up_instructions = warm_up;
             config.is_fast_forwarded = is_fast_forwarded;
             let mut sim = Sim::new(&config).unwrap();
@@ -566,7 +566,7 @@ proptest! {
         machine.core.pipeline = Some(pipeline);
         let simulation = |names: &[&str]| {
             let mut config = config(machine.clone(), names);
-            config.is_checked = false;
+            config.setup.is_checked = false;
             config.warm_up_instructions = warm_up;
             config.interval_instructions = interval;
             Sim::new(&config).unwrap()

@@ -19,10 +19,7 @@ use proptest::prelude::*;
 
 /// A machine of any hardware and policy.
 fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn AnyMachine> {
-    let start = config.memory.start().unwrap().into();
-    let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
-    let instructions = Instructions::PORTABLE;
-    let setup = Setup { instructions, is_checked: true, start, host_start: host };
+    let setup = Setup { is_checked: true, ..Setup::new(config, Instructions::PORTABLE).unwrap() };
     TranslationHardware::by_name(hardware)
         .unwrap()
         .make(config, &setup, &OsConfig::new(policy.clone()))
@@ -223,17 +220,15 @@ proptest! {
     #[test]
     fn huge_page_policies_use_base_pages_without_free_blocks(stream in stream(1..150)) {
         let config = tiny();
-        let start = config.memory.start().unwrap().into();
         let instructions = Instructions::PORTABLE;
-        let setup = Setup { instructions, is_checked: true, start, host_start: None };
         let small_blocks = |policy: &PolicyConfig| -> Box<dyn AnyMachine> {
             let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
             let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
             let format = Format { levels: config.page_table.levels, ..Format::default() };
             let memory = Memory::new(Frames::new(shape), &[PageSize::HUGE], format);
-            let env = Env::new(&config, Os::new(memory, policy.build()), setup.instructions).unwrap();
-            let mmu = Conventional::new(&config.tlb, setup.instructions).unwrap();
-            Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
+            let env = Env::new(&config, Os::new(memory, policy.build()), instructions).unwrap();
+            let mmu = Conventional::new(&config.tlb, instructions).unwrap();
+            Box::new(Machine::new(env.checked(true), vec![mmu], instructions))
         };
         let thp = (policies().by_name("thp").unwrap().usual)();
         let mut counted = play_checked(&stream, vec![small_blocks(&BaseConfig {}.into()), small_blocks(&thp)]);

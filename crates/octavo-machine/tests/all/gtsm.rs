@@ -281,9 +281,7 @@ fn gtsm_keeps_large_pages_despite_faults() {
 #[test]
 fn unsupported_combinations_are_rejected() {
     let machine = hosted(tiny(), 33, false);
-    let start = machine.memory.start().unwrap().into();
-    let setup =
-        Setup { instructions: Instructions::PORTABLE, is_checked: true, start, host_start: None };
+    let setup = Setup::new(&machine, Instructions::PORTABLE).unwrap();
     assert_eq!(
         DesignSpec::parse("gtsm+thp").unwrap_err().to_string(),
         "gtsm+thp: gtsm needs pages of 2 MiB with gaps, which the policy `thp` does not make: give gtsm with \

@@ -87,8 +87,8 @@ fn compare(
 ) -> Result<(), TestCaseError> {
     for instructions in Instructions::all() {
         let mut config = config(machine.clone(), designs);
-        config.instructions = instructions;
-        config.is_checked = instructions == Instructions::PORTABLE;
+        config.setup.instructions = instructions;
+        config.setup.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
         play(&mut sim, stream);
         for (design, simulated) in designs.iter().zip(sim.machines()) {

@@ -23,10 +23,7 @@ const POLICIES: [&str; 3] = ["base", "thp", "eager"];
 
 /// A machine with this hardware and policy, without a check that they fit together.
 fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn AnyMachine> {
-    let start = config.memory.start().unwrap().into();
-    let host_start = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
-    let instructions = Instructions::PORTABLE;
-    let setup = Setup { instructions, is_checked: false, start, host_start };
+    let setup = Setup::new(config, Instructions::PORTABLE).unwrap();
     let policy = policies().parse(policy).unwrap();
     TranslationHardware::by_name(hardware).unwrap().make(config, &setup, &policy).unwrap()
 }
@@ -210,7 +207,7 @@ proptest! {
             let mut machine = machine.clone();
             machine.walker.start = start;
             let mut config = config(machine, &names);
-            config.is_checked = false;
+            config.setup.is_checked = false;
             let mut sim = Sim::new(&config).unwrap();
             play(&mut sim, &stream);
             sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()

@@ -273,21 +273,10 @@ pub fn names(machine: &MachineConfig) -> Vec<&'static str> {
 
 /// Designs on a machine, with all checks.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
-    let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
-    let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
-    SimConfig {
-        timing: Timing::OutOfOrder,
-        machine,
-        start,
-        host_start: host.map(Into::into),
-        designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
-        native_layout: false,
-        warm_up_instructions: 0,
-        is_fast_forwarded: false,
-        interval_instructions: None,
-        is_checked: true,
-        instructions: Instructions::PORTABLE,
-    }
+    let designs = designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect();
+    let mut config = SimConfig::new(machine, designs, Instructions::PORTABLE).unwrap();
+    (config.setup.is_checked, config.timing) = (true, Timing::OutOfOrder);
+    config
 }
 
 /// Plays a stream and ends it.

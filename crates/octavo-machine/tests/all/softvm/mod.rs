@@ -106,8 +106,8 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
     let mut counted = Counters::default();
     for instructions in Instructions::all() {
         let mut config = config(machine.clone(), &[name.as_str()]);
-        config.instructions = instructions;
-        config.is_checked = instructions == Instructions::PORTABLE;
+        config.setup.instructions = instructions;
+        config.setup.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
         let mut naive = naive(&machine, design, &name);
         // Live processes: stream, process, and number of its next segment.
