@@ -109,7 +109,9 @@ impl Memory {
 
     /// Bytes of it that the kernel says are in transparent huge pages or in those of hugetlbfs.
     pub fn huge_bytes(&self) -> usize {
-        huge_bytes_between(self.start.as_ptr() as usize, self.bytes)
+        let start = self.start.as_ptr() as usize;
+        let smaps = fs::read_to_string("/proc/self/smaps");
+        smaps.map_or(0, |smaps| huge_in(&smaps, start, start + self.bytes))
     }
 
     fn map(bytes: usize, alignment: usize, flags: libc::c_int) -> Result<Self, CalibrateError> {
@@ -258,10 +260,6 @@ impl Memory {
 
 fn mebibytes(bytes: usize) -> String {
     format!("{} MiB", bytes >> 20)
-}
-
-fn huge_bytes_between(start: usize, bytes: usize) -> usize {
-    fs::read_to_string("/proc/self/smaps").map_or(0, |smaps| huge_in(&smaps, start, start + bytes))
 }
 
 /// Bytes in huge pages, by the text of smaps, in the mappings that overlap a range.

@@ -3,7 +3,7 @@
 use octavo_config::{FirstLevel, TlbLevel};
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{Access, Instructions, PageNumber, PageSize};
+use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::{Entry, EntrySettings, Evicted, PageArray, Tlb, TlbEntry, Translation};
 use crate::config::ConfigError;
@@ -78,17 +78,6 @@ impl<E: Entry> L1Tlb<E> {
         })
     }
 
-    /// The TLB that a reference looks up.
-    #[inline(always)]
-    fn tlb_for(&mut self, kind: Access) -> &mut Tlb<E> {
-        &mut self.tlbs[self.side_of(kind)]
-    }
-
-    #[inline(always)]
-    fn side_of(&self, kind: Access) -> usize {
-        if kind.is_fetch() { 0 } else { self.data }
-    }
-
     /// Index of the TLB that an access looks up; 0 if unified.
     #[inline(always)]
     pub(crate) fn side(&self, access: LineAccess) -> usize {
@@ -120,7 +109,7 @@ impl<E: Entry> L1Tlb<E> {
         translation: Translation<E>,
         access: LineAccess,
     ) -> Option<Evicted<E>> {
-        self.tlb_for(access.kind()).fill(asid, page, translation, access.lookups())
+        self.tlbs[self.side(access)].fill(asid, page, translation, access.lookups())
     }
 
     /// Replaces an entry that did not permit the access, and returns the evicted page.
@@ -131,7 +120,7 @@ impl<E: Entry> L1Tlb<E> {
         translation: Translation<E>,
         access: LineAccess,
     ) -> Option<Evicted<E>> {
-        let tlb = self.tlb_for(access.kind());
+        let tlb = &mut self.tlbs[self.side(access)];
         tlb.remove(asid, page);
         tlb.fill(asid, page, translation, access.lookups())
     }

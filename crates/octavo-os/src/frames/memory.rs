@@ -101,9 +101,14 @@ pub struct Frames {
 impl Frames {
     /// A free memory.
     pub fn new(shape: MemoryShape) -> Self {
+        let buddy = Buddy::all_free(shape.frames, shape.largest);
+        Self::of(buddy, Ledger::new(shape.frames))
+    }
+
+    fn of(buddy: Buddy, ledger: Ledger) -> Self {
         Frames {
-            buddy: Buddy::all_free(shape.frames, shape.largest),
-            ledger: Ledger::new(shape.frames),
+            buddy,
+            ledger,
             reservations: Reservations::default(),
             holes: HoleBitmaps::default(),
             chunks: ChunkBitmaps::default(),
@@ -120,22 +125,7 @@ impl Frames {
     pub fn all_owned_by(shape: MemoryShape, owner: Owner) -> Self {
         let mut ledger = Ledger::new(shape.frames);
         ledger.assign(FrameNumber::new(0), shape.frames, owner);
-        let buddy = Buddy::all_allocated(shape.frames, shape.largest);
-        let reservations = Reservations::default();
-        let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
-        Frames {
-            buddy,
-            ledger,
-            reservations,
-            holes,
-            chunks,
-            ensured: 0,
-            of_design: Vec::new(),
-            contiguous_tables: Vec::new(),
-            tables_last: false,
-            kept: Vec::new(),
-            set_aside: 0..0,
-        }
+        Self::of(Buddy::all_allocated(shape.frames, shape.largest), ledger)
     }
 
     /// Divides memory into tiers: local memory, and a tier that begins at each of these frames. Blocks are allocated in

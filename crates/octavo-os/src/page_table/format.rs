@@ -36,8 +36,8 @@ pub struct Format {
     pub holes: Option<HoleFilter>,
     /// Whether gapped pages are supported.
     pub has_gapped: bool,
-    /// log2 of the base pages of a block whose entries may have the contiguous hint, at most
-    /// [`Format::MAX_BLOCK_LOG2`]; 0 for none.
+    /// log2 of the base pages of a block whose entries may have the contiguous hint, at most 6;
+    /// 0 for none.
     pub block_log2: u8,
     /// Whether nodes of levels 2 and 1, and nodes of levels 4 and 3, may be merged in blocks of 2 MiB.
     pub merges: [bool; 2],
@@ -47,11 +47,6 @@ pub struct Format {
     pub sorted: Option<SortedFormat>,
     /// Whether hardware asks which pages are contiguous: tables keep their [ranges](super::Ranges) from the start.
     pub keeps_ranges: bool,
-}
-
-impl Format {
-    /// Maximum of `block_log2`.
-    pub const MAX_BLOCK_LOG2: u8 = 6;
 }
 
 impl Default for Format {
