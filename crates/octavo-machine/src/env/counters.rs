@@ -270,7 +270,7 @@ fn report_os(
     if held(Owner::DesignTable) > 0 {
         counters.level(component, "design_table_bytes", held(Owner::DesignTable));
     }
-    if held(Owner::SetAside) > 0 {
+    if memory.frames.sets_aside() {
         counters.level(component, "set_aside_bytes", held(Owner::SetAside));
     }
     if memory.tracks_stores() {

@@ -31,6 +31,11 @@ impl Frames {
         self.set_aside = range;
     }
 
+    /// Whether frames were set aside, even if none is now.
+    pub fn sets_aside(&self) -> bool {
+        self.set_aside.end > 0
+    }
+
     /// Whether a frame is free, or set aside.
     pub fn is_placeable(&self, frame: FrameNumber) -> bool {
         self.owner(frame).is_none_or(|owner| owner == Owner::SetAside)
@@ -48,7 +53,9 @@ impl Frames {
     /// Frees all frames that are set aside. Returns whether there were any.
     pub(super) fn release_set_aside(&mut self) -> bool {
         let mut any = false;
-        for at in std::mem::take(&mut self.set_aside) {
+        let released = self.set_aside.clone();
+        self.set_aside.start = released.end;
+        for at in released {
             let frame = FrameNumber::new(at);
             if self.owner(frame) == Some(Owner::SetAside) {
                 any = true;

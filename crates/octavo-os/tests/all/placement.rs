@@ -121,6 +121,7 @@ fn frames_set_aside_are_for_placed_pages_until_memory_runs_out() {
             .map(FrameNumber::raw)
             .collect();
     assert_eq!(last.len(), 9);
+    assert!(memory.frames.sets_aside(), "also when there are none any more");
     assert!(last.iter().all(|frame| (600..610).contains(frame) && *frame != 602));
     assert_eq!(memory.frames.check(), Ok(()));
 }

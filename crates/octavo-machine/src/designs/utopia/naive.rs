@@ -216,6 +216,23 @@ fn compared_events_occur() {
     }
 }
 
+#[test]
+fn frames_set_aside_are_reported_where_all_have_pages() {
+    // Less than 14 sets: 224 frames.
+    let config = tiny(&["memory.bytes=1MiB"]);
+    let steps = |pages| {
+        let loads =
+            references(ItemKind::Load, (0..pages).map(|page| 0x40_0000_0000 + (page << 12)));
+        [(0, run([map(0x40_0000_0000, pages)].into_iter().chain(loads).collect()))]
+    };
+    let aside = |pages| {
+        let design = machine("utopia", &config, "restseg:percent=90");
+        twins::counted(&config, vec![design], &steps(pages))[0].get("os", "set_aside_bytes")
+    };
+    // The page of the code has a frame, too.
+    assert_eq!([100, 224].map(aside), [Some((224 - 101) << 12), Some(0)]);
+}
+
 /// Pages of one set, in 2 GiB with a segment of a quarter: 8192 sets.
 #[test]
 fn page_beyond_the_frames_of_a_set_is_outside() {

@@ -29,7 +29,7 @@ impl Segment {
         let local = frames.buddy().tiers().next().expect("a memory has local memory");
         let sets = local.end * percent / 100 / WAYS;
         let counts = [sets * SET_BYTES, sets].map(|bytes| bytes.div_ceil(PageSize::BASE.bytes()));
-        if frames.free_frames() < counts.iter().sum() {
+        if sets == 0 || frames.free_frames() < counts.iter().sum() {
             return None;
         }
         let tables = counts.map(|count| {
@@ -38,7 +38,7 @@ impl Segment {
         });
         let first = FrameNumber::new(local.end - sets * WAYS);
         frames.set_aside(first.raw()..local.end);
-        (sets > 0).then_some(Segment { first, sets, tables, pages_placed: 0, full_sets: 0 })
+        Some(Segment { first, sets, tables, pages_placed: 0, full_sets: 0 })
     }
 
     fn set(&self, page: PageNumber) -> u64 {
