@@ -30,8 +30,10 @@ use workers::Workers;
 const BATCH_ACCESSES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 
 /// Approximate number of accesses per batch for designs with code outside of the simulator, which may need milliseconds
-/// for an access: an interrupted simulation first plays the batches that wait.
+/// for an access: an interrupted simulation first plays the batches that wait. The first batches are shorter, so that
+/// this takes no longer than the simulation has taken so far.
 const BATCH_ACCESSES_OUTSIDE: usize = 1 << 8;
+const FIRST_BATCH_ACCESSES_OUTSIDE: usize = 1 << 4;
 
 /// How the cycles of a simulation are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,7 +144,8 @@ pub struct Sim {
     /// Whether dependences are looked for.
     seeks_dependences: bool,
     empty_batch: Batch,
-    batch_accesses: usize,
+    /// Approximate number of accesses of the next batch, and of the longest.
+    batch_accesses: [usize; 2],
 }
 
 impl Sim {
@@ -198,8 +201,8 @@ impl Sim {
             seeks_dependences: true,
             empty_batch: Batch::default(),
             batch_accesses: match config.designs.iter().any(DesignSpec::is_outside) {
-                true => BATCH_ACCESSES_OUTSIDE,
-                false => BATCH_ACCESSES,
+                true => [FIRST_BATCH_ACCESSES_OUTSIDE, BATCH_ACCESSES_OUTSIDE],
+                false => [BATCH_ACCESSES; 2],
             },
             config: config.clone(),
         };
@@ -333,6 +336,8 @@ impl Sim {
     fn submit_batch(&mut self) {
         let batch = self.front.take_batch(std::mem::take(&mut self.empty_batch));
         self.empty_batch = self.machines.play(batch);
+        let [next, most] = self.batch_accesses;
+        self.batch_accesses[0] = most.min(next + next / 16);
     }
 
     #[cold]
@@ -438,7 +443,7 @@ impl WordConsumer for Sim {
         process.counts.execution(segment, addresses);
         self.schedule.executed(segment.instructions());
         self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
-        if self.front.len() >= self.batch_accesses {
+        if self.front.len() >= self.batch_accesses[0] {
             self.submit_batch();
         }
     }

@@ -164,7 +164,7 @@ trait Audience {
 /// A batch is played in parts. After each, the progress is published, and the replay may be stopped. A part is longer than
 /// the one before if that took less than this time, since an engine may need milliseconds for each reference.
 const PART_TIME: Duration = Duration::from_millis(1);
-const LEAST_PART_WORDS: usize = 1 << 10;
+const LEAST_PART_WORDS: usize = 1 << 6;
 const MOST_PART_WORDS: usize = 1 << 16;
 
 struct Player<'a, A: Audience> {
