@@ -168,6 +168,19 @@ def test_an_interrupt_ends_a_slow_design_within_a_batch(calls: int, most: int) -
     assert result.design("Slow").counts["tlb.l2", "accesses"] == Slow.calls < most
 
 
+def test_the_first_process_has_the_machines_that_were_checked() -> None:
+    """Machines with much memory take seconds to make."""
+    made = 0
+
+    class Counted(Nothing):
+        def __init__(self) -> None:
+            nonlocal made
+            made += 1
+
+    octavo.sim(TRACES[0], "skylake", [Counted])
+    assert made == 1
+
+
 def test_an_exception_in_the_constructor_has_its_cause(lru: Any) -> None:
     class Unmade(lru):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -16,7 +16,7 @@ use octavo_trace::{
 use octavo_types::Instructions;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::engine::{Engine, SharedEngine};
@@ -47,10 +47,26 @@ enum Config {
     Curves(CurvesConfig),
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
-    /// Machines of several configurations, which all make the same demands on the stream.
-    Sim(Arc<[SimConfig]>),
+    Sim(Arc<Sims>),
     /// As `Sim`, but all processes take turns on the cores of one machine for each design.
-    SharedSim(Arc<[SimConfig]>),
+    SharedSim(Arc<Sims>),
+}
+
+/// Machines of several configurations, which all make the same demands on the stream.
+struct Sims {
+    configs: Vec<SimConfig>,
+    /// The machines of the first process, which were made to check the configurations.
+    made: Mutex<Option<Sim>>,
+}
+
+impl Sims {
+    fn new(configs: Vec<SimConfig>, made: Option<Sim>) -> Arc<Self> {
+        Arc::new(Sims { configs, made: Mutex::new(made) })
+    }
+
+    fn take_made(&self) -> Option<Sim> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 #[pymethods]
@@ -180,12 +196,14 @@ impl Analysis {
         let warm_up = (warm_up_instructions, fast_forward);
         let failure = Failure::default();
         let failures = vec![Arc::clone(&failure)];
-        let read =
-            read_sim(machine, (designs, &failure), layout, warm_up, interval, checked, timing);
+        let read = py.detach(|| {
+            read_sim(machine, (designs, &failure), layout, warm_up, interval, checked, timing)
+        });
         // An error of the user's own design, raised while it was built, is the better one to
         // report.
         raise(py, &failure)?;
-        let (mut config, stream) = read?;
+        let (mut config, made) = read?;
+        let stream = Some(made.stream().clone());
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
             let decided = match at_context_switch {
@@ -198,21 +216,23 @@ impl Analysis {
                     "--processes {processes} and --set core.address_spaces contradict each other: leave one out"
                 )));
             }
-            let config = Config::SharedSim(Arc::new([config]));
-            return Ok(Analysis { config, stream: Some(stream), failures });
+            // The machines may have been made with other address spaces.
+            let made = (given == decided).then_some(made);
+            let config = Config::SharedSim(Sims::new(vec![config], made));
+            return Ok(Analysis { config, stream, failures });
         }
-        Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream), failures })
+        let config = Config::Sim(Sims::new(vec![config], Some(made)));
+        Ok(Analysis { config, stream, failures })
     }
 
     /// Simulations whose machines one stream drives, in order.
     #[staticmethod]
     fn together(py: Python<'_>, analyses: Vec<Py<Analysis>>) -> PyResult<Self> {
-        let mut all = Vec::new();
-        let mut shared = 0;
+        let (mut all, mut shared) = (Vec::new(), 0);
         for analysis in &analyses {
             let config = &analysis.bind(py).get().config;
-            let configs = config.sims().ok_or_else(|| OctavoError::new_err("not a simulation"))?;
-            all.extend_from_slice(configs);
+            let sims = config.sims().ok_or_else(|| OctavoError::new_err("not a simulation"))?;
+            all.extend_from_slice(&sims.configs);
             shared += usize::from(matches!(config, Config::SharedSim(_)));
         }
         if ![0, analyses.len()].contains(&shared) {
@@ -224,8 +244,9 @@ impl Analysis {
         else {
             return Err(OctavoError::new_err("the machines want different streams"));
         };
-        let config =
-            if shared > 0 { Config::SharedSim(all.into()) } else { Config::Sim(all.into()) };
+        let made = analyses.iter().map(|one| one.bind(py).get().config.sims()?.take_made());
+        let sims = Sims::new(all, made.collect::<Option<_>>().map(Sim::together));
+        let config = if shared > 0 { Config::SharedSim(sims) } else { Config::Sim(sims) };
         let failures = analyses.iter().flat_map(|one| one.bind(py).get().failures.clone());
         Ok(Analysis { config, stream: first.clone(), failures: failures.collect() })
     }
@@ -238,7 +259,7 @@ impl Analysis {
     /// The machine of a simulation, as JSON, and its hash.
     #[getter]
     fn machine(&self) -> Option<(String, String)> {
-        let config = self.config.sims()?.first()?;
+        let config = self.config.sims()?.configs.first()?;
         Some((config.machine.to_json(), config.machine.hash()))
     }
 
@@ -252,15 +273,15 @@ impl Analysis {
     #[getter]
     fn footprint_bytes(&self) -> Option<u64> {
         let bytes = |config| Footprint::of(config).expect(MADE).bytes();
-        Some(self.config.sims()?.iter().map(bytes).sum())
+        Some(self.config.sims()?.configs.iter().map(bytes).sum())
     }
 }
 
 impl Config {
-    /// The configurations of simulations; `None` for another engine.
-    fn sims(&self) -> Option<&[SimConfig]> {
+    /// The machines of simulations; `None` for another engine.
+    fn sims(&self) -> Option<&Sims> {
         match self {
-            Config::Sim(configs) | Config::SharedSim(configs) => Some(configs),
+            Config::Sim(sims) | Config::SharedSim(sims) => Some(sims),
             _ => None,
         }
     }
@@ -280,7 +301,7 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => run(options, config, Study::new),
             Config::Curves(config) => run(options, config, Curves::new),
-            Config::Sim(configs) => run(options, configs, new_sim),
+            Config::Sim(sims) => run(options, sims, new_sim),
             Config::SharedCurves(_) | Config::SharedSim(_) => {
                 let error = "processes of a live program take turns by chance: record it first";
                 Err(raised(&error))
@@ -293,8 +314,8 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
-            Config::Sim(configs) => replay(source, limits, configs, new_sim),
-            Config::SharedSim(configs) => replay_together(source, limits, new_sim(configs)),
+            Config::Sim(sims) => replay(source, limits, sims, new_sim),
+            Config::SharedSim(sims) => replay_together(source, limits, new_sim(sims)),
             Config::SharedCurves(config) => replay_together(source, limits, Curves::new(config)),
         }
     }
@@ -319,8 +340,8 @@ fn read_modelled(name: &str) -> PyResult<(MachineTlbs, u64)> {
 /// [`read_sim`] has made the machines of each configuration.
 const MADE: &str = "it was made once already";
 
-fn new_sim(configs: &Arc<[SimConfig]>) -> Sim {
-    Sim::of_several(configs).expect(MADE)
+fn new_sim(sims: &Arc<Sims>) -> Sim {
+    sims.take_made().unwrap_or_else(|| Sim::of_several(&sims.configs).expect(MADE))
 }
 
 fn run<C: Engine, O: Clone + Send + 'static>(

@@ -38,7 +38,8 @@ impl TraceRun {
     fn start(&mut self, py: Python<'_>) -> PyResult<u32> {
         self.analysis.get().start_workers()?;
         let source = self.trace.borrow(py).take()?;
-        self.replay = Some(self.analysis.get().replay(source, self.limits.clone()));
+        let (analysis, limits) = (self.analysis.get(), self.limits.clone());
+        self.replay = Some(py.detach(|| analysis.replay(source, limits)));
         Ok(0)
     }
 

@@ -2,7 +2,7 @@
 
 use octavo_machine::designs::{DesignSpec, registry};
 use octavo_machine::resolve;
-use octavo_machine::{Footprint, Sim, SimConfig, StreamShape, Timing};
+use octavo_machine::{Footprint, Sim, SimConfig, Timing};
 use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_types::Instructions;
 use octavo_types::host_memory::HostMemory;
@@ -54,8 +54,7 @@ pub fn policies() -> Vec<Policy> {
 /// The timing that executes instructions.
 const OUT_OF_ORDER: &str = "out-of-order";
 
-/// Reads a simulation's configuration and checks that its machines can be built. Returns their demands on a
-/// stream, too.
+/// Reads a simulation's configuration and makes its machines.
 pub fn read_sim(
     (machine, settings): (&str, Vec<String>),
     (designs, failure): (Vec<GivenDesign>, &Failure),
@@ -64,7 +63,7 @@ pub fn read_sim(
     interval_instructions: Option<u64>,
     is_checked: bool,
     timing: &str,
-) -> PyResult<(SimConfig, StreamShape)> {
+) -> PyResult<(SimConfig, Sim)> {
     let failed = |error: String| raised(&error);
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
     let designs = designs.into_iter().map(|given| match given {
@@ -103,7 +102,6 @@ pub fn read_sim(
     if let Some(available) = HostMemory::default().available() {
         footprint.check(&available).map_err(|error| failed(error.to_string()))?;
     }
-    // Build the machines once now: a simulation thread could not report the error.
     let sim = Sim::new(&config).map_err(|error| failed(error.to_string()))?;
-    Ok((config, sim.stream().clone()))
+    Ok((config, sim))
 }

@@ -24,7 +24,7 @@ use crate::front::{Batch, ControlEvent, Filter, Front, Image, ImageId};
 use crate::machine::{AnyMachine, Outcome};
 use process::{Placement, Process};
 use schedule::Schedule;
-use workers::Workers;
+use workers::{Machines, Workers};
 
 /// Approximate number of accesses per batch. The short streams of tests have several.
 const BATCH_ACCESSES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
@@ -161,28 +161,41 @@ impl Sim {
     ///
     /// If configurations differ in [`Sim::stream`], or there is none.
     pub fn of_several(configs: &[SimConfig]) -> Result<Self, ConfigError> {
-        let mut machines = Vec::new();
-        let mut stream = None;
-        for config in configs {
-            let (made, filter) = make(config)?;
-            let notes_sites = notes_sites(&config.machine, &made);
-            let wanted = StreamShape {
-                front: config::shape(&config.timed_machine()),
+        let made = configs.iter().map(|config| {
+            let (machines, filter) = make(config)?;
+            let machine = config.timed_machine();
+            let shape = StreamShape {
+                front: config::shape(&machine),
                 filter,
-                notes_sites,
+                notes_sites: notes_sites(&config.machine, &machines),
                 timing: config.timing,
                 native_layout: config.native_layout,
                 warm_up_instructions: config.warm_up_instructions,
                 interval_instructions: config.interval_instructions,
             };
-            let first = stream.get_or_insert_with(|| wanted.clone());
-            assert!(*first == wanted, "the machines want different streams");
-            machines.extend(made);
+            Ok((SimConfig { machine, ..config.clone() }, machines, shape))
+        });
+        made.collect::<Result<_, ConfigError>>().map(Self::of)
+    }
+
+    /// Simulates the machines of several simulations that have played nothing, as [`Sim::of_several`] does.
+    ///
+    /// # Panics
+    ///
+    /// As [`Sim::of_several`].
+    pub fn together(sims: Vec<Sim>) -> Self {
+        let parts = sims.into_iter().map(|mut sim| (sim.config, sim.machines.take(), sim.shape));
+        Self::of(parts.collect())
+    }
+
+    fn of(parts: Vec<(SimConfig, Machines, StreamShape)>) -> Self {
+        let mut parts = parts.into_iter();
+        let (mut config, mut machines, stream) = parts.next().expect("a configuration");
+        for (other, more, wanted) in parts {
+            assert!(stream == wanted, "the machines want different streams");
+            config.designs.extend(other.designs);
+            machines.extend(more);
         }
-        let stream = stream.expect("a configuration");
-        let mut config = configs[0].clone();
-        config.machine = config.timed_machine();
-        config.designs = configs.iter().flat_map(|one| one.designs.clone()).collect();
         let machine = &config.machine;
         let mut sim = Sim {
             front: config::front(machine, stream.filter, stream.notes_sites),
@@ -212,7 +225,7 @@ impl Sim {
             // Without a warm-up, events before the first instruction count, too.
             sim.push_due_events();
         }
-        Ok(sim)
+        sim
     }
 
     /// Begins a process, empty or as a copy of another.
