@@ -367,7 +367,7 @@ static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
 
 static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, SysRes result)
 {
-   kernel_time_after(tid, number);
+   kernel_time_after(tid);
    placement_syscall(0, NULL);
    if (sr_isError(result)) {
       UInt mode;

@@ -2,9 +2,10 @@
  *
  * An estimate of the processor time that the program's system calls take in the kernel.
  *
- * The clock of the thread, which stands still while the thread waits, is read before and after a
- * call; the time of the core's own work around a call is subtracted. Reading the clock takes as
- * long as a cheap call, so after the first calls only a sample is measured and weighted.
+ * The clock of the thread, which stands still while the thread waits, is read where the core enters
+ * the kernel for a call and where it is back, so that the core's own work on the call (checks of its
+ * arguments, locks) does not count. Reading the clock takes as long as a cheap call, so after the
+ * first calls only a sample is measured and weighted.
  */
 #include "tracer.h"
 
@@ -16,24 +17,59 @@
    number, so that calls that repeat in turn are measured equally often. */
 #define ALL_MEASURED 4096
 #define MEASURED_OF 17
-/* The time that the core adds to a call that may wait (locks, signal masks, checks of arguments),
-   in readings of the clock. On a Zen 5, each call to read, send or receive took 2.2 us longer, and
-   a reading took 0.35 us. */
-#define CORE_IN_READINGS 6
 #define ROUNDS 32
+#define SIGNAL_SET_BYTES 8
 
 static struct {
    ULong calls;
-   /* The time before the call under way; 0 where it is not measured. */
-   ULong began;
+   /* Whether the call under way is measured. */
+   Bool measured;
+   /* Times; 0 before. */
+   ULong entered, left;
+   /* The part of the time between that is not the call's. */
+   ULong added;
 } thread[MOST_THREADS];
-static ULong core_nanoseconds;
+/* Nanoseconds of a reading of the clock, alone and with two changes of the signal mask. The core
+   makes these for a call that may wait. */
+static ULong reading, reading_with_masks;
 
 static ULong thread_time(void)
 {
    struct vki_timespec now = {0, 0};
    raw_syscall(__NR_clock_gettime, THREAD_CPU_CLOCK, (ULong)(Addr)&now, 0, 0, 0, 0);
    return (ULong)now.tv_sec * 1000000000UL + (ULong)now.tv_nsec;
+}
+
+/* Sets the mask of signals to what it is, as often as this. Returns the time from before the first
+   to after the last, with the reading of the clock. */
+static ULong time_of_masks(UInt changes)
+{
+   vki_sigset_t mask;
+   const ULong to = (ULong)(Addr)&mask;
+   raw_syscall(__NR_rt_sigprocmask, VKI_SIG_SETMASK, 0, to, SIGNAL_SET_BYTES, 0, 0);
+   const ULong start = thread_time();
+   for (UInt i = 0; i < changes; i++)
+      raw_syscall(__NR_rt_sigprocmask, VKI_SIG_SETMASK, to, to, SIGNAL_SET_BYTES, 0, 0);
+   return thread_time() - start;
+}
+
+static ULong least_time_of_masks(UInt changes)
+{
+   ULong least = ~0UL;
+   for (UInt i = 0; i < ROUNDS; i++) {
+      const ULong took = time_of_masks(changes);
+      least = took < least ? took : least;
+   }
+   return least;
+}
+
+void kernel_time_init(void)
+{
+   /* A filter may forbid the calls. */
+   if (ring_slot->seccomp)
+      return;
+   reading = least_time_of_masks(0);
+   reading_with_masks = least_time_of_masks(2);
 }
 
 /* How many calls the one of this number stands for; 0: it is not measured. */
@@ -44,22 +80,9 @@ static ULong weight(ULong number)
    return number % MEASURED_OF == 0 ? MEASURED_OF : 0;
 }
 
-void kernel_time_init(void)
-{
-   ULong least = ~0UL;
-   /* A filter may forbid the calls. */
-   if (ring_slot->seccomp)
-      return;
-   for (UInt i = 0; i < ROUNDS; i++) {
-      const ULong start = thread_time(), took = thread_time() - start;
-      least = took < least ? took : least;
-   }
-   core_nanoseconds = CORE_IN_READINGS * least;
-}
-
-/* Calls that natively run in the vDSO, which the core hides, and take no time in the kernel; and
-   calls during which the core reads the symbols of a library, which takes far longer than the
-   kernel does. */
+/* Calls that natively run in the vDSO, which the core hides, and take no time in the kernel; sleeps,
+   since a thread that sleeps for a time, works and sleeps again does so more often in a slower
+   program; and mmap, during which the core reads the symbols of a library. */
 static Bool is_left_out(UInt number)
 {
    switch (number) {
@@ -67,30 +90,98 @@ static Bool is_left_out(UInt number)
       case __NR_gettimeofday:
       case __NR_time:
       case __NR_getcpu:
-      case __NR_mmap:
-      case __NR_mprotect: return True;
+      case __NR_nanosleep:
+      case __NR_clock_nanosleep:
+      case __NR_mmap: return True;
       default: return False;
    }
 }
 
-void kernel_time_before(ThreadId tid, UInt number)
+/* Calls that the core makes while it checks the arguments. */
+static Bool is_made_early(UInt number)
 {
-   if (tid >= MOST_THREADS || is_left_out(number))
-      return;
-   const Bool measured = windows_on() && !ring_slot->seccomp && weight(thread[tid].calls);
-   thread[tid].began = measured ? thread_time() : 0;
+   switch (number) {
+      case __NR_brk:
+      case __NR_mremap:
+      case __NR_clone:
+      case __NR_fork:
+      case __NR_vfork: return True;
+      default: return False;
+   }
 }
 
-void kernel_time_after(ThreadId tid, UInt number)
+/* Whether the thread's call under way is measured; never where a filter may forbid it, which the
+   call, or one of another thread meanwhile, may have set. */
+static Bool is_measured(ThreadId tid)
 {
-   if (tid >= MOST_THREADS || is_left_out(number))
+   return tid < MOST_THREADS && thread[tid].measured && !ring_slot->seccomp;
+}
+
+static void enter(ThreadId tid, ULong added)
+{
+   if (!is_measured(tid))
       return;
-   const ULong began = thread[tid].began, stands_for = weight(thread[tid].calls++);
-   /* The call, or one of another thread meanwhile, may have set a filter. */
-   if (!began || ring_slot->seccomp)
+   thread[tid].added = added;
+   thread[tid].entered = thread_time();
+}
+
+static void leave(ThreadId tid)
+{
+   if (is_measured(tid) && !thread[tid].left)
+      thread[tid].left = thread_time();
+}
+
+void kernel_time_before(ThreadId tid, UInt number)
+{
+   if (tid >= MOST_THREADS)
       return;
-   const ULong now = thread_time(), least = began + core_nanoseconds;
+   thread[tid].entered = thread[tid].left = 0;
+   thread[tid].measured = False;
+   if (is_left_out(number))
+      return;
+   thread[tid].measured = windows_on() && weight(thread[tid].calls++) > 0;
+   if (is_made_early(number))
+      enter(tid, reading);
+}
+
+/* The core calls this just before it makes the call, and just after it, for its debugger. */
+extern void __real_vgPlain_gdbserver_report_syscall(Bool before, UWord number, ThreadId tid);
+void __wrap_vgPlain_gdbserver_report_syscall(Bool before, UWord number, ThreadId tid);
+void __wrap_vgPlain_gdbserver_report_syscall(Bool before, UWord number, ThreadId tid)
+{
+   __real_vgPlain_gdbserver_report_syscall(before, number, tid);
+   if (!before || is_made_early((UInt)number))
+      leave(tid);
+   else
+      enter(tid, reading);
+}
+
+/* A call that may wait is made without the core's lock. */
+extern void __real_vgPlain_release_BigLock(ThreadId tid, UInt state, const HChar* who);
+void __wrap_vgPlain_release_BigLock(ThreadId tid, UInt state, const HChar* who);
+void __wrap_vgPlain_release_BigLock(ThreadId tid, UInt state, const HChar* who)
+{
+   __real_vgPlain_release_BigLock(tid, state, who);
+   enter(tid, reading_with_masks);
+}
+
+/* Also after a signal has interrupted the call. */
+extern void __real_vgPlain_acquire_BigLock(ThreadId tid, const HChar* who);
+void __wrap_vgPlain_acquire_BigLock(ThreadId tid, const HChar* who);
+void __wrap_vgPlain_acquire_BigLock(ThreadId tid, const HChar* who)
+{
+   leave(tid);
+   __real_vgPlain_acquire_BigLock(tid, who);
+}
+
+void kernel_time_after(ThreadId tid)
+{
+   if (!is_measured(tid))
+      return;
+   thread[tid].measured = False;
    /* The clock of a forked child begins again. */
-   if (now > least)
-      ring_slot->kernel_nanoseconds += stands_for * (now - least);
+   const ULong least = thread[tid].entered + thread[tid].added;
+   if (thread[tid].entered && thread[tid].left > least)
+      ring_slot->kernel_nanoseconds +=
+         weight(thread[tid].calls - 1) * (thread[tid].left - least);
 }

@@ -118,7 +118,7 @@ void allocations_signal(ThreadId tid, Bool alternate_stack);
 void kernel_time_init(void);
 /* Around a system call of a thread. */
 void kernel_time_before(ThreadId tid, UInt number);
-void kernel_time_after(ThreadId tid, UInt number);
+void kernel_time_after(ThreadId tid);
 
 /* ---- dependences.c ---- */
 
