@@ -19,7 +19,7 @@ from octavo.verification.statistics import (
     values_needed,
 )
 from octavo.verification.supervisor import Ended
-from octavo.verification.view import settings_grid
+from octavo.verification.view import headline, settings_grid
 
 
 def counted_coverage(values: int, rank: int) -> float:
@@ -79,7 +79,12 @@ def test_more_comparisons_need_more_rounds() -> None:
 # --- the decision --------------------------------------------------------------------------------
 
 
-def outcome(*values: Sequence[float | None], metric: str = "time", better: str = "") -> Outcome:
+def outcome(
+    *values: Sequence[float | None],
+    metric: str = "time",
+    better: str = "",
+    command: Sequence[str] = ("prog",),
+) -> Outcome:
     """Of settings `as now`, `a`, `b` … with these values by round."""
     measured = []
     for name, own in zip((AS_NOW, "a", "b", "c"), values, strict=False):
@@ -89,7 +94,7 @@ def outcome(*values: Sequence[float | None], metric: str = "time", better: str =
             for value in own
         ]
         measured.append(one)
-    plan = Plan(["prog"], parse_metric([metric], better or None))
+    plan = Plan([*command], parse_metric([metric], better or None))
     experiment = Experiment(measured, rounds=len(values[0]))
     return conclude(plan, experiment, started_at="2026-01-01T00:00:00+00:00")
 
@@ -176,3 +181,8 @@ def test_the_table_has_a_line_for_each_setting() -> None:
     assert [row[0] for row in grid.rows] == [AS_NOW, "a", "b"]
     assert grid.best == ((1, 0),)
     assert all(len(row) == len(grid.head) for row in grid.rows)
+
+
+def test_the_headline_names_the_program_that_a_launcher_starts() -> None:
+    command = ("setpriv", "--clear-groups", "gzip", "-9")
+    assert headline(outcome(NOISE, NOISE, command=command)).startswith("gzip: wall time")

@@ -410,3 +410,11 @@ def test_a_conversion_to_a_closed_standard_output_is_a_failure() -> None:
     closed = natively(["sh", "-c", '"$@" >&-', "sh", *convert])
     assert closed.status == 125
     assert b"closed" in closed.stderr
+
+
+def test_info_names_a_program_as_it_was_started(tmp_path: Path):
+    """redis-server of Debian is a symbolic link to redis-check-rdb."""
+    link, trace = tmp_path / "started", tmp_path / "true.oct"
+    link.symlink_to("/bin/true")
+    assert record(trace, [str(link)]).status == 0
+    assert [one["program"] for one in document_of("info", trace)["processes"]] == [str(link)]

@@ -60,11 +60,12 @@ def survey_trace(
     overview = overview_of(name) if format in (None, "native") else None
     job = start_survey(trace, records_only=overview is not None)
     survey = outcome_of(job, on_progress)
+    record = _record(name, survey, overview)
     processes = [_process(stream, overview) for stream in survey["streams"]]
+    _use_started_name(processes, record["about"] or {})
     references = sum(process["references"] for process in processes)
     if survey["fault"] is not None and not references:
         raise CannotRun(f"{survey['fault'].rstrip('.')}.")
-    record = _record(name, survey, overview)
     stored = record["bytes"]
     return TraceInfo(
         record={
@@ -118,6 +119,14 @@ def _process(stream: SurveyedStream, overview: TraceOverview | None) -> dict[str
         counts["references"] = sum(chunk["references"] for chunk in chunks)
         counts["stream_hash"] = None
     return counts
+
+
+def _use_started_name(processes: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    """Names the program as it was started where it is a symbolic link of another name."""
+    program, image = about.get("program", ""), about.get("image", "")
+    for process in processes:
+        if process["program"] == image and Path(program).name != Path(image).name:
+            process["program"] = program
 
 
 def sample_of(facts: Facts) -> Any:

@@ -13,6 +13,7 @@ from octavo.base.units import (
     format_duration,
     format_share,
 )
+from octavo.runtimes.launchers import program_at
 from octavo.verification.experiment import Progress
 from octavo.verification.outcome import Outcome, Summary
 from octavo.verification.statistics import Interval
@@ -21,13 +22,14 @@ _REGIONS_SHOWN = 4
 
 
 def headline(outcome: Outcome) -> str:
-    """The metric, the number of rounds and settings, and the time of the measurement."""
+    """The program, the metric, the rounds and settings, and the time of the measurement."""
     experiment = outcome.experiment
     settings = sum(summary.measured.dropped is None for summary in outcome.summaries)
     rounds = plural(experiment.rounds, "round")
     time = format_duration(experiment.seconds)
+    command = outcome.plan.command
     return (
-        f"{outcome.plan.command[0]}: {outcome.metric_name}, {outcome.better} is better; "
+        f"{command[program_at(command)]}: {outcome.metric_name}, {outcome.better} is better; "
         f"{experiment.rounds} {rounds} of {settings} settings, {time}"
     )
 
