@@ -27,6 +27,8 @@ static void advise_record(Addr start, SizeT bytes, ULong advice)
 
 #define MAP_STACK 0x20000
 #define MADV_COLLAPSE 25
+/* The size of MAP_HUGETLB without a size. */
+#define HUGE_PAGE_KIB 2048ULL
 #ifndef VKI_PR_SET_THP_DISABLE
 #define VKI_PR_SET_THP_DISABLE 41
 #endif
@@ -237,6 +239,20 @@ static ULong pages_of_file(ULong fd)
    return OCTAVO_MAP_HUGETLB | log2 << OCTAVO_MAP_HUGE_SHIFT;
 }
 
+/* A message for the consumer where the kernel has too few pages of hugetlbfs for a mapping, at the
+   first such failure only. */
+static void report_lack_of_huge_pages(const UWord* args)
+{
+   static Bool reported;
+   const ULong flags = args[3], log2 = (flags & OCTAVO_MAP_HUGE_MASK) >> OCTAVO_MAP_HUGE_SHIFT;
+   if (!(flags & OCTAVO_MAP_HUGETLB) || reported)
+      return;
+   reported = True;
+   VG_(umsg)("octavo tracer: %s asked for %llu bytes in pages of hugetlbfs (%llu KiB each) and got "
+             "none\n", placement_program(), (ULong)args[1],
+             log2 ? 1ULL << log2 >> 10 : HUGE_PAGE_KIB);
+}
+
 static void mapped(ThreadId tid, Addr start, const UWord* args)
 {
    const ULong flags = args[3];
@@ -373,6 +389,8 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
       UInt mode;
       if (asks_for_seccomp(number, args, &mode))
          ring_set_seccomp(seccomp_before);
+      if (number == __NR_mmap && sr_Err(result) == VKI_ENOMEM)
+         report_lack_of_huge_pages(args);
       if (number == __NR_execve || number == __NR_execveat)
          exec_record("");
       return;

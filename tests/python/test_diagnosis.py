@@ -2,6 +2,7 @@ from octavo.tracing.valgrind import (
     diagnose,
     first_line,
     lack_of_room,
+    refused_pages,
     seccomp_death,
     untraced_program,
 )
@@ -50,3 +51,11 @@ def test_a_program_that_asked_for_too_much_address_space_is_named() -> None:
     message = "a asked for 9 MiB of address space in one piece and got none: why"
     assert lack_of_room(f"==7== octavo tracer: {message}\n") == message
     assert lack_of_room("octavo tracer: /bin/a ran untraced: no /proc") is None
+
+
+def test_a_program_that_got_no_pages_of_hugetlbfs_is_named() -> None:
+    asked = "./a b asked for 4194305 bytes in pages of hugetlbfs (2048 KiB each) and got none"
+    refused = refused_pages(f"==7== octavo tracer: {asked}\n")
+    assert refused is not None
+    assert (refused.program, refused.page_size, refused.pages) == ("./a b", 2 << 20, 3)
+    assert refused_pages("octavo tracer: /bin/a ran untraced: no /proc") is None

@@ -16,6 +16,9 @@ import pytest
 
 from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, natively, read_document, workload
 
+POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+"""The pages of 2 MiB that the machine keeps for hugetlbfs."""
+
 
 @pytest.mark.parametrize(
     ("mode", "status", "signal_name"),
@@ -222,3 +225,19 @@ def test_a_hundred_deaths_leave_nothing_behind(
     for _ in range(100):
         assert octavo(workload("signals", "die-kill")).status == 137
     assert ours() == before
+
+
+@pytest.mark.skipif(not Path(POOL).exists(), reason="needs hugetlbfs")
+def test_pages_of_hugetlbfs_that_a_program_does_not_get_are_named(octavo: Octavo):
+    code = (
+        "import mmap\n"
+        "for gib in 32, 16:\n"
+        "    try: mmap.mmap(-1, gib << 30, flags=0x40022)\n"
+        "    except OSError: print('refused')"
+    )
+    traced = octavo([sys.executable, "-I", "-c", code])
+    assert (traced.status, traced.stdout) == (0, b"refused\nrefused\n")
+    (warning,) = traced.run["warnings"]
+    assert "asked for 32 GiB in 2 MiB pages of hugetlbfs (MAP_HUGETLB) and got none" in warning
+    assert "needs 16,384 free ones" in warning
+    assert POOL in warning

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actions.candidates import candidate_actions
 from octavo.actions.for_advice import TryPages, actions_for, usable_size
-from octavo.actions.model import UNKNOWN_PROGRAM
+from octavo.actions.model import UNKNOWN_PROGRAM, write_setting
 from octavo.actions.one_heap import in_one_heap, moved_by, pieces_in
+from octavo.actions.settings import needed_pool
 from octavo.actions.subjects import Subjects
 from octavo.actions.table import Subject
 from octavo.actions.trial import try_pages
@@ -44,7 +45,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.host import reports_free_memory
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
-from octavo.base.units import format_count
+from octavo.base.units import format_bytes, format_count
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import action_to_paste, answer_of
 from octavo.runs.configuration import MEMORY_WARNING
@@ -53,7 +54,14 @@ from octavo.runtimes.detect import Runtime
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import name_regions, runtimes_of
 from octavo.traces.sampling import kept_share
-from octavo.tracing.manifest import Circumstances, Finished, build_manifest, of_what_ran
+from octavo.tracing.manifest import (
+    Circumstances,
+    Finished,
+    build_manifest,
+    end_of_program,
+    of_what_ran,
+)
+from octavo.tracing.valgrind import RefusedPages, refused_pages
 from octavo.tracing.windows import traced_share
 
 if TYPE_CHECKING:
@@ -253,6 +261,17 @@ def advice_records(
     return [answer, *records]
 
 
+def refusal_warning(refused: RefusedPages, host: HugePages) -> str:
+    """A program gets none of the pages of hugetlbfs that it asks for; the line reserves them."""
+    needed = needed_pool(host, refused.pages, refused.page_size) or {}
+    lines = "".join(f" `{write_setting(*one)}` reserves them." for one in needed.items())
+    return (
+        f"HUGETLB: {refused.program} asked for {format_bytes(refused.bytes)} in "
+        f"{format_bytes(refused.page_size)} pages of hugetlbfs (MAP_HUGETLB) and got none: it "
+        f"needs {refused.pages:,} free ones.{lines}"
+    )
+
+
 def _mention_one_heap(records: Sequence[dict[str, Any]]) -> None:
     """Adds to the advice for all data that its page faults are those of one heap."""
     for record in records:
@@ -352,10 +371,14 @@ def finished(
     if share < 1:
         limits = replace(limits, negligible_misses=round(limits.negligible_misses * share))
         native = None if native is None else native.part(share)
+    host = read_huge_pages()
+    refused = refused_pages(end_of_program(manifest)["diagnostics"])
+    if refused is not None:
+        manifest["warnings"].append(refusal_warning(refused, host))
     advice = advice_records(
         rows,
         configuration.machine,
-        read_huge_pages(),
+        host,
         command,
         manifest,
         limits=limits,

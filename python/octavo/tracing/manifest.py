@@ -145,7 +145,7 @@ def partial_reason(
 
 def cautions(manifest: dict[str, Any]) -> list[str]:
     """Warnings that belong before any number: how the program failed, where counts end."""
-    failure = failure_of(_end_of_program(manifest))
+    failure = failure_of(end_of_program(manifest))
     sentences = []
     if failure is not None:
         when = " when it was recorded" if _recorded_end(manifest) else ""
@@ -161,7 +161,7 @@ def _recorded_end(manifest: dict[str, Any]) -> Exit | None:
     return ((manifest.get("trace") or {}).get("about") or {}).get("exit")
 
 
-def _end_of_program(manifest: dict[str, Any]) -> Exit:
+def end_of_program(manifest: dict[str, Any]) -> Exit:
     """How the program ended, now or when the trace was recorded."""
     return _recorded_end(manifest) or manifest["exit"]
 
@@ -194,7 +194,7 @@ def _part(manifest: dict[str, Any]) -> str | None:
     options = manifest["configuration"]
     if "trace" in manifest:
         options = (manifest["trace"]["about"] or {}).get("options") or {}
-    return part_text(options, _end_of_program(manifest)["reason"])
+    return part_text(options, end_of_program(manifest)["reason"])
 
 
 def _untraced_reason(untraced: int, diagnostics: str) -> str:
@@ -304,7 +304,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     part = _part(manifest)
     if part is not None:
         manifest["warnings"].insert(0, part)
-    program_end = _end_of_program(manifest)
+    program_end = end_of_program(manifest)
     lack = lack_of_room(program_end["diagnostics"])
     if lack is not None and failure_of(program_end) is None:
         manifest["warnings"].append(f"ADDRESS SPACE: {lack}. Natively the program may get it.")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from octavo.base.errors import CannotRun
 from octavo.base.limits import limit_behind
+from octavo.base.units import KIB
 
 OLDEST_VERSION = (3, 19)
 """The version for which Octavo's tool is written (that of Debian 12)."""
@@ -24,6 +25,9 @@ _BYTES = re.compile(r"unhandled instruction bytes: ((?:0x[0-9A-F]{2} ?)+)", re.I
 _CONFINED = re.compile(r"^octavo tracer: (.+ confined its system calls .+)", re.M)
 _UNTRACED = re.compile(r"^octavo tracer: (.+) ran untraced: (.+)", re.M)
 _LACKS_ROOM = re.compile(r"^octavo tracer: (.+ of address space in one piece .+)", re.M)
+_REFUSED_PAGES = re.compile(
+    r"^octavo tracer: (.+) asked for (\d+) bytes in pages of hugetlbfs \((\d+) KiB each\)", re.M
+)
 _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
 
 
@@ -144,6 +148,26 @@ def lack_of_room(diagnostics: str) -> str | None:
     """The program that asked for more address space than it has under the tracer, if any."""
     lacking = _LACKS_ROOM.search(_bare(diagnostics))
     return lacking[1] if lacking else None
+
+
+@dataclass(frozen=True)
+class RefusedPages:
+    """A mapping in pages of hugetlbfs that the kernel had too few pages for."""
+
+    program: str
+    bytes: int
+    page_size: int
+
+    @property
+    def pages(self) -> int:
+        """The pages that the mapping needs."""
+        return -(-self.bytes // self.page_size)
+
+
+def refused_pages(diagnostics: str) -> RefusedPages | None:
+    """The first such mapping; None without one."""
+    refused = _REFUSED_PAGES.search(_bare(diagnostics))
+    return RefusedPages(refused[1], int(refused[2]), int(refused[3]) * KIB) if refused else None
 
 
 def untraced_program(diagnostics: str) -> tuple[str, str] | None:
