@@ -413,6 +413,10 @@ def test_the_text_of_the_live_line() -> None:
     )
     made["processes_total"] = 3
     assert "1 of 3 processes live" in progress_text(made, 0)
+    made["streams_live"] = 2
+    assert "45 MiB resident (memory that processes share counts for each), 2 of 3" in (
+        progress_text(made, 0)
+    )
     made["programs"] = ["/bin/sh", *["/usr/bin/postgres"] * 12, "/usr/bin/a", "/usr/bin/b"]
     made["counting"] = False
     assert progress_text(made, 0).startswith(

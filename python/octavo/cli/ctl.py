@@ -98,7 +98,7 @@ def _snapshot(stack: ExitStack, pid: int, output: options.Output) -> None:
 
 
 def _status_text(status: dict[str, Any]) -> str:
-    from octavo.terminal.live import program_names
+    from octavo.terminal.live import program_names, resident_text
 
     state = "counting"
     if status["over"]:
@@ -111,7 +111,7 @@ def _status_text(status: dict[str, Any]) -> str:
         f"{status['elapsed_seconds']:.1f} s",
     ]
     if status["resident_bytes"]:
-        parts.append(f"{format_bytes(status['resident_bytes'])} resident")
+        parts.append(resident_text(status))
     if "bytes" in status:
         parts.append(f"{format_bytes(status['bytes'])} written")
     parts.append(f"{status['streams_live']} of {status['processes_total']} processes live")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,8 +40,16 @@ def progress_text(progress: Progress, references_per_second: float) -> str:
     text = f"{_phase(progress)}, {_spent(progress, references_per_second)}"
     # Some engines do not count resident memory.
     if progress["resident_bytes"]:
-        text += f", {format_bytes(progress['resident_bytes'])} resident"
+        text += f", {resident_text(progress)}"
     return text + _processes(progress)
+
+
+def resident_text(progress: Mapping[str, Any]) -> str:
+    """`45 MiB resident`; of several processes it is their sum."""
+    text = f"{format_bytes(progress['resident_bytes'])} resident"
+    if progress["streams_live"] < 2:
+        return text
+    return f"{text} (memory that processes share counts for each)"
 
 
 def recording_text(progress: RecordProgress, references_per_second: float) -> str:
