@@ -249,6 +249,14 @@ def test_help_has_examples_and_statuses() -> None:
     assert octavo("reproduce", "base-page-siz").exit_code == 2
 
 
+def test_a_study_of_no_instructions_is_refused_before_it_begins(tmp_path: Path) -> None:
+    arguments = ("base-page-size", "--max-instructions", "0", "--out", str(tmp_path / "out"))
+    refused = octavo("reproduce", *arguments)
+    assert refused.exit_code == 2
+    assert refused.stderr == "octavo: --max-instructions must be at least 1.\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_help_of_report_names_the_commands_whose_results_it_reads() -> None:
     shown = octavo("report", "--help").stdout
     assert all(

@@ -24,6 +24,7 @@ from octavo.cli.groups import argument, command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.studies import ALL, LARGE, STUDIES
 from octavo.terminal.console import make_console, say
+from octavo.tracing.scope import resolve_scope
 
 if TYPE_CHECKING:
     from octavo.studies.reproduction import Reproduction, Request, Say
@@ -72,6 +73,8 @@ def reproduce(
             raise UsageError(
                 f"`octavo reproduce {ALL}` keeps its parts in a directory: name one with --out DIR."
             )
+        most = optional(units.count, max_instructions, "--max-instructions")
+        resolve_scope(max_instructions=most)
         write_document = output.document_file(beside=out)
         directory: OutputDirectory | None = None
         if out is not None and study != ALL:
@@ -79,7 +82,6 @@ def reproduce(
                 directory = OutputDirectory(out, force=output.force)
                 stack.callback(directory.close)
         console = make_console()
-        most = optional(units.count, max_instructions, "--max-instructions")
         report: Say = (lambda text: None) if output.quiet else partial(say, console)
         from octavo.studies.reproduction import Request
         from octavo.studies.reproduction import reproduce as run_reproduction
