@@ -124,9 +124,12 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_run(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full"]
 
 
-def test_a_full_disk(octavo: Octavo):
+def test_a_full_disk(octavo: Octavo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     traced = octavo(["/bin/true"], "--json", "/dev/full")
     assert_refused(traced, 125, "No space left")
+    (kept,) = tmp_path.glob("octavo-*/full")
+    assert str(kept.parent) in traced.stderr.decode()
 
 
 def in_namespace(script: str) -> list[str]:
@@ -137,7 +140,10 @@ def in_namespace(script: str) -> list[str]:
     return [*unshare, "sh", "-euc", script]
 
 
-def test_a_disk_that_fills_up_leaves_no_half_result(tmp_path: Path):
+def test_a_disk_that_fills_up_leaves_no_half_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = f"""
     mkdir {tmp_path}/small
     mount -t tmpfs -o size=64k none {tmp_path}/small
