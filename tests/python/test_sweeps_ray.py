@@ -17,6 +17,15 @@ from traces_made import convert
 
 pytestmark = pytest.mark.long
 DESIGNS = ["base4k", "thp", "tps"]
+LATE_SECONDS = 600
+UNHURRIED = {
+    "agent_register_timeout_ms": 1000 * LATE_SECONDS,
+    "health_check_timeout_ms": 1000 * LATE_SECONDS,
+    "worker_register_timeout_seconds": LATE_SECONDS,
+}
+"""Ray's time limits for nodes and processes that answer late, as on a busy machine. A node whose
+process has ended refuses connections, which counts at once.
+"""
 
 
 @pytest.fixture
@@ -25,9 +34,11 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    nodes.add_node(num_cpus=1)
-    nodes.add_node(num_cpus=1)
+    head = {"num_cpus": 0, "wait": False, "_system_config": UNHURRIED}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        nodes.add_node(num_cpus=1, wait=False)
+    nodes.wait_for_nodes(timeout=LATE_SECONDS)
     ray.init(address=nodes.address, log_to_driver=False)
     try:
         yield nodes
