@@ -253,11 +253,11 @@ class DocumentOutput:
     json: str | None = option(
         None,
         "FILE",
-        "Write everything as JSON; - is standard output, and the program's own output then goes to "
-        "standard error.",
+        "Write everything as JSON; - is standard output, and the output of a program that is run "
+        "then goes to standard error.",
     )
     quiet: bool = flag("Print only errors on standard error.", "--quiet", "-q")
-    force: bool = flag("Overwrite files that exist, and results in a DIR.")
+    force: bool = flag("Overwrite files and results that exist.")
 
     def document_file(
         self, *, beside: str | None, inputs: Sequence[str] = ()
