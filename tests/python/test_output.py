@@ -5,6 +5,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -334,3 +335,17 @@ def test_a_name_that_ends_as_a_directory_is_one(tmp_path: Path, name: str) -> No
     assert target.has_report
     assert (tmp_path / name).is_dir()
     target.close()
+
+
+@pytest.mark.parametrize("name", ["--", "-q", "--quiet"])
+def test_an_option_is_no_name_of_an_output(name: str) -> None:
+    sentence = f"has no value: `{name}` after it begins as options do; name a "
+    for make in (
+        partial(JsonFile, name),
+        partial(NewFile, name, force=True, option="--out"),
+        partial(OutputTarget, name, force=True),
+        partial(OutputTarget, f"{name}.parquet", force=True),
+    ):
+        with pytest.raises(UsageError, match=sentence.replace(name, f"{name}.*")):
+            make()
+    assert not Path(name).exists()

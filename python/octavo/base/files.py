@@ -137,6 +137,7 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
         raise UsageError(f"{option} is empty; name a file.")
     if name == STANDARD_OUTPUT:
         raise UsageError(f"{option} -: this is not written to standard output; name a file.")
+    _check_is_a_name(name, option, "file")
     place = Path(name)
     with failing_with(f"`{name}`"):
         _check_no_directory(name)
@@ -173,6 +174,7 @@ class JsonFile:
         """Checks that the file can be written: an existing one with `force` only."""
         if not name:
             raise UsageError("--json is empty; name a file, or - for standard output.")
+        _check_is_a_name(name, "--json", "file")
         self._name = name
         self._what = "to standard output" if name == STANDARD_OUTPUT else f"`{name}`"
         self._place = _place_of(name)
@@ -199,6 +201,17 @@ class JsonFile:
                 _print(text)
         else:
             _replace_or_keep(self._what, self._place, text_writer(text), overwrite=self._force)
+
+
+def _check_is_a_name(name: str, option: str, kind: str) -> None:
+    """Refuses the next option, or the `--` before a program, as the value of an option without
+    one.
+    """
+    if name.startswith("-") and name != STANDARD_OUTPUT:
+        raise UsageError(
+            f"{option} has no value: `{name}` after it begins as options do; name a {kind} "
+            f"(./{name} is one)."
+        )
 
 
 def _check_no_directory(name: str) -> None:
@@ -228,6 +241,7 @@ def check_directory_name(name: str) -> None:
             "--out -: several files are written, which standard output cannot hold; name a "
             "directory (./- is one)."
         )
+    _check_is_a_name(name, "--out", "directory")
 
 
 class OutputDirectory:
