@@ -106,6 +106,14 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "real.json").read_text() == "[]\n"
 
 
+def test_a_link_to_a_directory_that_is_not_there_yet_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("scratch/results")
+    OutputDirectory(str(tmp_path / "link"), force=False).close()
+    assert names_in(tmp_path / "scratch") == []
+    OutputDirectory(str(tmp_path / "link"), force=False).write({"manifest.json": text_writer("")})
+    assert (tmp_path / "scratch/results/manifest.json").exists()
+
+
 def test_a_directory_is_written_with_all_files(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     directory = OutputDirectory(str(out), force=False)

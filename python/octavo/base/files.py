@@ -254,6 +254,9 @@ class OutputDirectory:
         check_directory_name(name)
         self._place = Path(name)
         self._made = not self._place.exists()
+        if self._made:
+            # A link may name a directory that is not there yet.
+            self._place = Path(os.path.realpath(name))
         self._force = force
         with failing_with(f"to `{name}`"):
             if not self._made and not self._place.is_dir():
