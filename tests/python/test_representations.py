@@ -14,6 +14,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 import octavo
+from octavo.base.errors import UsageError
 from octavo.base.table import Shown, Tabular, cell_text
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count
@@ -167,6 +168,16 @@ def test_an_unknown_argument_is_named_with_the_nearest(
         f"unknown argument of octavo.{call.__name__} `{given}`; did you mean `{meant}`",
         str(raised.value),
     )
+
+
+@pytest.mark.parametrize("call", [octavo.run, octavo.curves, octavo.sim])
+def test_a_trace_may_be_a_path(call: Callable[..., Any], tmp_path: Path) -> None:
+    """The annotation says so, too, for those who check types."""
+    trace = tmp_path / "made.csv"
+    trace.write_text("kind,address,size\nfetch,0x1000,4\nload,0x2000,8\n")
+    assert call(trace).manifest["command"] == [str(trace)]
+    with pytest.raises(UsageError, match="`5` is not allowed: give a list or a text or a path"):
+        call(5)
 
 
 @pytest.mark.parametrize("call", [octavo.run, octavo.curves, octavo.sim])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @with_checked_names()
 def run(
-    command: Sequence[str] | str,
+    command: Sequence[str] | str | os.PathLike[str],
     *,
     format: str | None = None,
     page_sizes: Sequence[int | str] | None = None,
@@ -70,7 +71,7 @@ def run(
     SIGTERM and SIGHUP end it, too, and are then raised again for the handlers of the caller: where
     there are none, they end the process. Raises OctavoError with one clear sentence.
     """
-    words = [command] if isinstance(command, str) else command
+    words = [os.fspath(command)] if isinstance(command, str | os.PathLike) else command
     is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
     configuration = configure(
         sizes=page_sizes,

@@ -4,6 +4,7 @@ manifest, the counters of each design, and the rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -222,7 +223,7 @@ _CHOICES = {*keywords_of(configure_sim), *keywords_of(resolve_scope)}
 
 @with_checked_names(sorted(_CHOICES), (configure_sim, resolve_scope))
 def sim(
-    command: Sequence[str] | str,
+    command: Sequence[str] | str | os.PathLike[str],
     machine: str = DEFAULT_MACHINE,
     designs: Sequence[str | type[Design]] | str | type[Design] = DEFAULT_DESIGNS,
     settings: Mapping[str, Setting] | Sequence[str] = (),

@@ -4,6 +4,7 @@ manifest, curves for look-ups, and all rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,7 +107,7 @@ _CHOICES = {*keywords_of(configure_curves), *keywords_of(resolve_scope)} - {"siz
 
 @with_checked_names(sorted(_CHOICES), (configure_curves, resolve_scope))
 def curves(
-    command: Sequence[str] | str,
+    command: Sequence[str] | str | os.PathLike[str],
     *,
     format: str | None = None,
     page_sizes: Sequence[int | str] | None = None,

@@ -4,6 +4,7 @@ result, for a program under the tracer or for traces, from the command line and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -61,7 +62,7 @@ class Engine(Generic[Configuration, Outcome]):
 
     def call(
         self,
-        command: Sequence[str] | str,
+        command: Sequence[str] | str | os.PathLike[str],
         *,
         format: str | None,
         tracer: str | None,
@@ -70,7 +71,7 @@ class Engine(Generic[Configuration, Outcome]):
         **choices: Any,
     ) -> Outcome:
         """Runs a program or reads traces, for a call from Python. Raises OctavoError."""
-        words = [command] if isinstance(command, str) else command
+        words = [os.fspath(command)] if isinstance(command, str | os.PathLike) else command
         is_trace = means_traces(
             words,
             processes=choices.get("processes", "apart"),
