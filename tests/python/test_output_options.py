@@ -216,3 +216,10 @@ def test_standard_output_is_no_place_for_files(words: list[str], message: str) -
     assert done.exit_code == 2
     assert message in done.stderr
     assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_the_report_is_named_with_one_slash(csv: str, tmp_path: Path, end: str) -> None:
+    done = octavo("run", csv, "--out", f"{tmp_path}/out{end}")
+    named = f"Written to {tmp_path}/out{end}; open {tmp_path}/out/report.html for the figures."
+    assert named in done.stderr.replace("\n", " ")

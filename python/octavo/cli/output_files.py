@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -47,9 +48,10 @@ class Files:
             lambda: None if place is None else place.write(result),
         )
         text = otherwise if self._asked.json is None else None
-        if place is not None:
-            report = f"; open {self._asked.out}/report.html for the figures"
-            text = f"Written to {self._asked.out}{report if place.has_report else ''}."
+        out = self._asked.out
+        if place is not None and out is not None:
+            report = f"; open {Path(out, 'report.html')} for the figures"
+            text = f"Written to {out}{report if place.has_report else ''}."
         if text is not None and not self._asked.quiet:
             say(console, text, "dim" if place is None else "")
 
