@@ -240,8 +240,8 @@ def advice_records(
         )
         text = answered.text
         _label_once(costs.label(), text, records)
-        is_assumed = costs.source == "preset"
-        if is_assumed and costs.is_of_host and answered.is_uncertain:
+        is_assumed = costs.source == "preset" and costs.is_of_host
+        if is_assumed and answered.is_uncertain:
             text += _CALIBRATION_HELPS
         if answered.changes and is_assumed and costs.counts_faults and reports_free_memory():
             text += _FREE_MEMORY_CAUTION
