@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,6 +180,27 @@ def test_simulation_counts_the_references_of_its_design() -> None:
 def test_simulations_name_the_allowed_values(choices: dict[str, Any], words: str) -> None:
     with pytest.raises((ValueError, OctavoError), match=words):
         sim(**choices)
+
+
+def test_other_threads_run_while_machines_are_made() -> None:
+    ticks: list[float] = []
+    is_made = threading.Event()
+
+    def tick() -> None:
+        while not is_made.wait(0.001):
+            ticks.append(time.monotonic())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    holes = "{kind='holes',portion=1.0,fraction=0.5,layout='dispersed',holes='immovable'}"
+    settings = ["memory.bytes=128GiB", f"memory.fragmentation={holes}"]
+    began = time.monotonic()
+    sim(settings=settings)
+    ended = time.monotonic()
+    is_made.set()
+    thread.join()
+    # With the interpreter's lock, the thread would run once at the most.
+    assert sum(began < at < ended for at in ticks) > 3
 
 
 def test_resolved_machine_is_canonical_and_names_its_setting() -> None:

@@ -150,7 +150,7 @@ def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
 
 @pytest.mark.parametrize(("calls", "most"), [(10, 500), (2_000, 10_000)])
 def test_an_interrupt_ends_a_slow_design_within_a_batch(calls: int, most: int) -> None:
-    """Without small batches, the design is called 90,000 times. The first ones are smaller still."""
+    """Without small batches, the design is called 90,000 times; the first are smaller still."""
 
     class Slow(Nothing):
         calls = 0
