@@ -172,12 +172,15 @@ impl Memory {
     ///
     /// If there are 65,536 live processes.
     pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
-        let table = PageTable::new(self.format, self.make_table.as_ref(), &mut self.frames)?;
+        let mut table = PageTable::new(self.format, self.make_table.as_ref(), &mut self.frames)?;
         let unused = self.processes.iter().position(Option::is_none);
         let number = unused.unwrap_or(self.processes.len());
         let id = ProcessId(u16::try_from(number).expect("at most 65,536 processes live at a time"));
         if number == self.processes.len() {
             self.processes.push(None);
+        }
+        if let Some(place) = self.placement.as_ref().and_then(|rule| rule.node_place(id)) {
+            table.place_nodes_by(place);
         }
         self.processes[number] = Some(Process { vmas: Vmas::default(), table });
         Ok(id)

@@ -1,4 +1,4 @@
-//! Which frames private base pages get: any, or those that a policy chooses.
+//! Which frames private base pages and the last nodes of page tables get: any, or those that a policy chooses.
 
 use std::any::Any;
 
@@ -6,10 +6,12 @@ use octavo_types::{FrameNumber, PageNumber};
 
 use super::{Memory, ProcessId};
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
-use crate::page_table::DesignCounter;
+use crate::page_table::{DesignCounter, NodePlace};
 
 /// Chooses frames of private base pages: new pages of anonymous memory, and copies. Pages that processes share,
 /// larger pages and moved pages are placed without it.
+///
+/// It may also choose frames of nodes of level 1, and let hardware assume the frame of a page without a walk.
 pub trait Placement: Any + Send {
     /// A frame for a page of a process that is free or [set aside](Frames::set_aside); `None` if any frame will do.
     fn choose(
@@ -18,6 +20,16 @@ pub trait Placement: Any + Send {
         process: ProcessId,
         page: PageNumber,
     ) -> Option<FrameNumber>;
+
+    /// The rule for frames of nodes of level 1 of a new process; `None` if any frame will do.
+    fn node_place(&self, _process: ProcessId) -> Option<NodePlace> {
+        None
+    }
+
+    /// The frame that hardware assumes for a page of a process without a walk, if it knows the rule.
+    fn assumed_frame(&self, _process: ProcessId, _page: PageNumber) -> Option<FrameNumber> {
+        None
+    }
 
     /// Its own counters, always the same ones.
     fn counters(&self) -> Vec<DesignCounter> {
@@ -35,6 +47,11 @@ impl Memory {
     pub fn placement<T: Placement>(&self) -> Option<&T> {
         let placement: &dyn Any = self.placement.as_deref()?;
         placement.downcast_ref()
+    }
+
+    /// [`Placement::assumed_frame`].
+    pub fn assumed_frame(&self, process: ProcessId, page: PageNumber) -> Option<FrameNumber> {
+        self.placement.as_ref()?.assumed_frame(process, page)
     }
 
     /// Allocates the frame of a private base page.

@@ -27,6 +27,7 @@ pub use format::{Aliases, Format, HoleFilter};
 pub use gapped::Gapped;
 pub use hardware::{DesignCounter, HardwareTable, MakeTable};
 pub use holes::{Holes, PageWithHoles};
+pub use node::NodePlace;
 pub use ranges::{Range, Ranges};
 pub use sorted::{SORTED_LEVELS, SortedFormat};
 pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
@@ -135,6 +136,8 @@ pub struct PageTable {
     folded_entries: u64,
     /// The table that hardware walks, if it is not the radix tree, whose nodes then have no frames.
     hardware: Option<Box<dyn HardwareTable>>,
+    /// Chooses the frames of nodes of level 1, if not any will do.
+    node_place: Option<NodePlace>,
 }
 
 const ROOT: u32 = 0;
@@ -160,6 +163,7 @@ impl PageTable {
             changed_blocks: ChangedBlocks::default(),
             folded_entries: 0,
             hardware: make.map(|make| make(format.levels, frames)),
+            node_place: None,
         };
         table.new_node(format.levels, frames)?;
         Ok(table)

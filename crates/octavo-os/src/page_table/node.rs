@@ -11,6 +11,10 @@ use crate::frames::{Frames, Order, OutOfMemory, Owner};
 /// A node with its shadow node.
 const PAIR: Order = Order::new(1).expect("two frames");
 
+/// A rule for frames of nodes of level 1: the frame of the node that maps a base page. If it is not free, the node gets
+/// any frame.
+pub type NodePlace = Box<dyn Fn(PageNumber) -> FrameNumber + Send>;
+
 /// A node. Free nodes are empty.
 pub(super) struct Node {
     /// 0 in a record that hardware does not walk.
@@ -38,6 +42,11 @@ impl Node {
 }
 
 impl PageTable {
+    /// Has a rule choose the frames of nodes of level 1 that are made from now on.
+    pub fn place_nodes_by(&mut self, place: NodePlace) {
+        self.node_place = Some(place);
+    }
+
     pub(super) fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
         let pair = match self.has_shadows(level) {
             true => frames.allocate_free(PAIR, Owner::PageTable).ok(),
@@ -69,8 +78,23 @@ impl PageTable {
         }
         match self.claim_place(page, level) {
             Some(frame) => Ok(self.add_node(level, frame, (Part::Sorted, false))),
-            None => self.new_node(level, frames),
+            None => match self.take_chosen_place(page, level, frames) {
+                Some(frame) => Ok(self.add_node(level, frame, (Part::Ordinary, false))),
+                None => self.new_node(level, frames),
+            },
         }
+    }
+
+    /// Takes the frame that the rule for nodes chooses for a new node of `level`, if it is free.
+    fn take_chosen_place(
+        &self,
+        page: PageNumber,
+        level: u8,
+        frames: &mut Frames,
+    ) -> Option<FrameNumber> {
+        let place = self.node_place.as_ref().filter(|_| level == 1 && self.hardware.is_none())?;
+        let frame = place(page);
+        frames.allocate_at(frame, Order::BASE, Owner::PageTable).then_some(frame)
     }
 
     fn add_node(&mut self, level: u8, frame: FrameNumber, (part, has_shadow): (Part, bool)) -> u32 {

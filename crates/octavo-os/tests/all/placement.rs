@@ -1,7 +1,7 @@
-//! Placements choose the frames of private base pages.
+//! Placements choose the frames of private base pages, and of nodes of level 1 of page tables.
 
 use octavo_os::frames::{Frames, Order, Owner};
-use octavo_os::page_table::DesignCounter;
+use octavo_os::page_table::{DesignCounter, NodePlace};
 use octavo_os::policy::BasePages;
 use octavo_os::vmas::ObjectId;
 use octavo_os::{Memory, Os, Placement, ProcessId};
@@ -124,4 +124,53 @@ fn frames_set_aside_are_for_placed_pages_until_memory_runs_out() {
     assert!(memory.frames.sets_aside(), "also when there are none any more");
     assert!(last.iter().all(|frame| (600..610).contains(frame) && *frame != 602));
     assert_eq!(memory.frames.check(), Ok(()));
+}
+
+/// The node of the process with number p that maps page n has the frame n / 512 + 100 p.
+struct Nodes;
+
+impl Placement for Nodes {
+    fn choose(&mut self, _: &Frames, _: ProcessId, _: PageNumber) -> Option<FrameNumber> {
+        None
+    }
+
+    fn node_place(&self, process: ProcessId) -> Option<NodePlace> {
+        let first = 100 * u64::from(process.0);
+        Some(Box::new(move |page| FrameNumber::new(page.raw() / 512 + first)))
+    }
+
+    fn assumed_frame(&self, _: ProcessId, page: PageNumber) -> Option<FrameNumber> {
+        Some(FrameNumber::new(page.raw() + 1))
+    }
+}
+
+/// The frame of the node of level 1 for a page.
+fn node(memory: &Memory, process: ProcessId, at: u64) -> u64 {
+    memory.process(process).table.walk(page(at)).steps()[3].at.frame().raw()
+}
+
+#[test]
+fn placement_chooses_free_frames_for_nodes_of_new_processes() {
+    let (mut memory, first) = memory(1 << 10);
+    place(&mut memory, first, 500 << 9, PageSize::BASE);
+    assert_eq!(memory.assumed_frame(first, page(7)), None);
+    memory.place_by(Box::new(Nodes));
+    assert_eq!(memory.assumed_frame(first, page(7)), Some(FrameNumber::new(8)));
+    let chosen = memory.spawn().unwrap();
+    let taken = FrameNumber::new(602);
+    assert!(memory.frames.allocate_at(taken, Order::BASE, Owner::Data));
+    for at in [501, 502] {
+        place(&mut memory, chosen, at << 9, PageSize::BASE);
+    }
+    assert_eq!(node(&memory, chosen, 501 << 9), 601);
+    assert_ne!(node(&memory, chosen, 502 << 9), 602, "the frame has data");
+    memory.frames.free(taken, Order::BASE);
+    assert_eq!(memory.check(), Ok(()));
+    let before = memory.frames.free_frames();
+    let child = memory.fork(chosen).unwrap();
+    assert_eq!(node(&memory, child, 501 << 9), 701);
+    memory.end(child);
+    assert_eq!(memory.frames.free_frames(), before);
+    assert!(memory.frames.is_free(FrameNumber::new(701), Order::BASE));
+    assert_eq!(memory.check(), Ok(()));
 }
