@@ -40,8 +40,8 @@ pub struct Tables {
 pub struct HardwareFormat {
     /// Makes the table of a process; `None` if that is the operating system's radix tree.
     pub table: Option<MakeTable>,
-    /// Makes the walker of a core.
-    pub walker: fn() -> Box<dyn Walker>,
+    /// Makes the walker of a core of a machine.
+    pub walker: fn(&MachineConfig) -> Box<dyn Walker>,
 }
 
 impl Default for Tables {
@@ -90,7 +90,7 @@ pub fn machine_with_tables<D: Design + 'static>(
 ) -> MachineResult {
     let mut env = env(config, setup, &tables, os)?;
     if let Some(HardwareFormat { walker, .. }) = tables.hardware {
-        env = env.with_walkers(walker);
+        env = env.with_walkers(|| walker(config));
     }
     if let Some(pages) = tables.pages_of_translation_line {
         env = env.with_translation_lines(pages);
@@ -301,7 +301,7 @@ mod tests {
         policy: &str,
         actions: &[(usize, Action)],
     ) -> Result<(), TestCaseError> {
-        let hardware = Some(HardwareFormat { table: None, walker: || Box::new(RadixWalker) });
+        let hardware = Some(HardwareFormat { table: None, walker: |_| Box::new(RadixWalker) });
         let os = policies().parse(policy).unwrap();
         let tables = Tables { hardware, ..Tables::default() };
         let own = conventional(config, &setup(config), tables, &os).unwrap();

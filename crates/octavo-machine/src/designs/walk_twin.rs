@@ -73,7 +73,7 @@ pub fn naive<T: NaiveTables + 'static>(
     policy: &str,
     table: MakeTable,
 ) -> Box<dyn AnyMachine> {
-    let walker = || -> Box<dyn Walker> { Box::new(NaiveWalker::<T>::new()) };
+    let walker = |_: &MachineConfig| -> Box<dyn Walker> { Box::new(NaiveWalker::<T>::new()) };
     let hardware = Some(HardwareFormat { table: Some(table), walker });
     let os = policies().parse(policy).unwrap();
     let tables = Tables { hardware, ..Tables::default() };

@@ -45,7 +45,7 @@ pub const CACHES: [(u8, u64, u64); 4] = [(2, 32, 8), (3, 8, 4), (4, 4, 4), (5, 2
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let hardware = HardwareFormat {
         table: Some(Arc::new(|_, frames| Box::new(Tables::new(frames)))),
-        walker: || Box::new(ChampSimWalker::new()),
+        walker: |_| Box::new(ChampSimWalker::new()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     build::conventional(config, setup, tables, os)

@@ -77,7 +77,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let rules = *config.designs.get::<DmtSettings>();
     let hardware = HardwareFormat {
         table: Some(Arc::new(move |levels, frames| Box::new(Tables::new(rules, levels, frames)))),
-        walker: || Box::new(DirectWalker::default()),
+        walker: |_| Box::new(DirectWalker::default()),
     };
     let hardware = (rules.registers > 0).then_some(hardware);
     build::conventional(config, setup, build::Tables { hardware, ..build::Tables::default() }, os)

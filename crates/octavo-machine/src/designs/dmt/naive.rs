@@ -402,7 +402,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
         table: Some(Arc::new(move |levels, frames| {
             Box::new(Tables::new(settings, levels, frames))
         })),
-        walker: || Box::new(NaiveWalker::default()),
+        walker: |_| Box::new(NaiveWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();

@@ -57,7 +57,7 @@ pub const START_CYCLES: u32 = 4;
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let hardware = HardwareFormat {
         table: Some(Arc::new(|_, frames| Box::new(Tables::new(frames)))),
-        walker: || Box::new(CuckooWalker::default()),
+        walker: |_| Box::new(CuckooWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     build::conventional(config, setup, tables, os)

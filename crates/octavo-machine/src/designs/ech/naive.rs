@@ -406,7 +406,7 @@ fn planner(is_idle: bool) -> Box<dyn Walker> {
     Box::new(Planner { side, log, cached: Cached::default(), is_idle })
 }
 
-fn build_tables(walker: fn() -> Box<dyn Walker>) -> build::Tables {
+fn build_tables(walker: fn(&MachineConfig) -> Box<dyn Walker>) -> build::Tables {
     let table: MakeTable = Arc::new(|_, frames| Box::new(Tables::new(frames)));
     let hardware = HardwareFormat { table: Some(table), walker };
     build::Tables { hardware: Some(hardware), ..build::Tables::default() }
@@ -421,7 +421,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let cache = &config.cache;
     let levels = [cache.l1d, cache.l2, cache.llc].map(|level| level.latency_cycles);
     let latencies = [levels[0], levels[1], levels[2], cache.memory_latency_cycles];
-    let tables = build_tables(|| planner(true));
+    let tables = build_tables(|_| planner(true));
     let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
         Ok(Naive {
             conventional: Conventional::new(&config.tlb, Instructions::PORTABLE)?,
@@ -443,7 +443,7 @@ fn planning(config: &MachineConfig, policy: &str) -> (Box<dyn AnyMachine>, Log) 
     let os = policies().parse(policy).unwrap();
     let log = Log::default();
     NEXT.set((config.core.count, Arc::clone(&log)));
-    let tables = build_tables(|| planner(false));
+    let tables = build_tables(|_| planner(false));
     let made = build::conventional(config, &setup(config), tables, &os);
     (made.unwrap(), log)
 }

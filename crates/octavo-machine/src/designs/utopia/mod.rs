@@ -54,7 +54,7 @@ pub const FAMILY: Family = Family {
 )};
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
-    let walker = || -> Box<dyn Walker> { Box::new(TagWalker::default()) };
+    let walker = |_: &MachineConfig| -> Box<dyn Walker> { Box::new(TagWalker::default()) };
     let hardware = Some(HardwareFormat { table: None, walker });
     build::conventional(config, setup, Tables { hardware, ..Tables::default() }, os)
 }

@@ -151,7 +151,7 @@ impl Walker for NaiveWalker {
 
 fn naive(config: &MachineConfig, percent: u32) -> Box<dyn AnyMachine> {
     let os = OsConfig::new(PolicyConfig::from(NaiveConfig { percent }));
-    let walker = || -> Box<dyn Walker> { Box::new(NaiveWalker::default()) };
+    let walker = |_: &MachineConfig| -> Box<dyn Walker> { Box::new(NaiveWalker::default()) };
     let hardware = Some(HardwareFormat { table: None, walker });
     let tables = Tables { hardware, ..Tables::default() };
     build::conventional(config, &setup(config), tables, &os).unwrap()
