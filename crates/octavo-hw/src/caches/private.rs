@@ -172,6 +172,17 @@ impl PrivateCaches {
         prefetchers.give_back(OF_L2, lines);
     }
 
+    /// Prefetches a line into the second level for hardware other than the prefetchers. `None` if it is there. Counts no
+    /// access.
+    pub fn prefetch_into_l2(&mut self, shared: &mut SharedCache, line: u64) -> Option<Served> {
+        if self.l2.contains(line) {
+            return None;
+        }
+        let served = shared.prefetch(line);
+        fill_l2(&mut self.l2, shared, line, false);
+        Some(served)
+    }
+
     /// The counters of the prefetchers of the first level for data and of the second level, if there are any.
     pub fn prefetch_counters(&self) -> Option<[PrefetchCounters; 2]> {
         let prefetchers = self.prefetchers.as_ref()?;

@@ -323,6 +323,26 @@ fn ten_accesses_of_one_core() {
     assert_eq!(counters.l2.write_backs, 1);
 }
 
+/// A prefetch into the second level reads the last level or memory, and counts no access of a cache.
+#[test]
+fn prefetched_line_hits_the_second_level() {
+    let (private, shared) = one_core();
+    let mut caches = Caches::new(&private, &shared, Instructions::best()).unwrap();
+    let Caches { private, shared } = &mut caches;
+    let prefetch = private.prefetch_into_l2(shared, 7);
+    assert_eq!(prefetch, Some(Served { by: ServedBy::Memory, latency_cycles: 200 }));
+    assert_eq!(private.prefetch_into_l2(shared, 7), None);
+    assert_eq!((private.counters().l2.accesses(), shared.llc().accesses()), (0, 0));
+    assert_eq!(shared.memory().reads, 1);
+    assert_eq!(private.load(shared, 7), Served { by: ServedBy::L2, latency_cycles: 12 });
+    // 7 leaves its set of the second level.
+    for line in [1, 3, 5] {
+        private.load(shared, line);
+    }
+    let prefetch = private.prefetch_into_l2(shared, 7);
+    assert_eq!(prefetch, Some(Served { by: ServedBy::Llc, latency_cycles: 40 }));
+}
+
 /// Repeats of an access that misses hit the line that it fills.
 #[test]
 fn repeats_of_a_miss_hit() {

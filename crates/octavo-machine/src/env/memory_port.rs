@@ -5,7 +5,10 @@
 //! walk caches: when mappings change, the lines of their pages on all cores; when the host's table changes, all lines;
 //! and when a context switch flushes a core's TLBs, the lines of that core.
 
-use octavo_hw::{Asid, PrivateCaches, TranslationLine, TranslationWords};
+use octavo_hw::{
+    Asid, Caches, MemoryTransfer, PrivateCaches, Served, ServedBy, TranslationLine,
+    TranslationWords,
+};
 use octavo_types::{FrameNumber, PageSize, PhysAddr};
 
 use super::Env;
@@ -29,6 +32,39 @@ impl Env {
     /// in cycles.
     pub fn write_memory(&mut self, at: PhysAddr) -> u32 {
         self.caches.write_pte(line_of(at, self.lines)).latency_cycles
+    }
+
+    /// Prefetches a physical line into the second-level cache of the running core. Nothing waits for it unless the caller
+    /// charges that ([`Env::wait_for_line`]). `None` if that cache holds the line.
+    pub(crate) fn prefetch_line(&mut self, line: u64) -> Option<Served> {
+        let Caches { private, shared } = &mut self.caches;
+        private.prefetch_into_l2(shared, line)
+    }
+
+    /// Number of lines of data that have missed the first-level cache of the running core.
+    pub(crate) fn l1d_misses(&self) -> u64 {
+        self.caches.private.counters().l1d.misses
+    }
+
+    /// Has the last access to data, which missed the first-level cache and was charged `charged` cycles for that, take
+    /// this latency at least, as its prefetched line is still under way. Returns the cycles added.
+    ///
+    /// For a core that executes out of order, the access has the transfer of the line, and not the walk before it.
+    pub(crate) fn wait_for_line(&mut self, line: u64, charged: u64, latency_cycles: u64) -> u64 {
+        let Caches { private, shared } = &mut self.caches;
+        let transfers = shared.transfers();
+        // Those behind are of prefetchers.
+        let prefetches = private.prefetches().and_then(|all| all.first());
+        let own = prefetches.map_or(transfers.len(), |first| first.transfers_before);
+        let is_read = |transfer: &MemoryTransfer| transfer.line() == line && !transfer.is_write();
+        if let Some(place) = transfers[..own].iter().position(is_read) {
+            transfers[place..own].rotate_left(1);
+            self.served_by = ServedBy::Memory;
+        }
+        let beyond_l1 = latency_cycles.saturating_sub(u64::from(self.l1_latency_cycles[1]));
+        let wait_cycles = beyond_l1.saturating_sub(charged);
+        self.cycles.beyond_l1[1] += wait_cycles;
+        wait_cycles
     }
 
     /// Lets second-level caches hold lines of translations, of `pages` pages each.

@@ -1,7 +1,7 @@
 //! Page walkers: which entries a walk reads, by what the walker of a core has cached.
 //!
-//! A walk may prefetch entries: it requests their lines when it begins, all at once, at addresses that are known
-//! without a walk. The walk still reads its entries one after another. The read of a prefetched entry hits the cache
+//! A walk may prefetch entries: it requests their lines when it begins or some cycles later, all at once, at addresses
+//! that are known without a walk. The walk still reads its entries one after another. The read of a prefetched entry hits the cache
 //! that the prefetch has filled, or waits until the line arrives, if that is later. Lines that the walk does not read
 //! delay nothing.
 //!
@@ -30,8 +30,10 @@ pub struct WalkPlan {
     pub background: Vec<PhysAddr>,
     /// Cycles before the first probe: hashing, and look-ups of the walker's own caches.
     pub start_cycles: u32,
-    /// Entries that are prefetched with the first probe.
+    /// Entries that are prefetched.
     pub prefetches: Prefetches,
+    /// Cycles from the first probe until they are requested.
+    pub prefetch_start_cycles: u32,
 }
 
 /// The addresses of entries that a walk prefetches.
@@ -58,28 +60,35 @@ pub(super) trait WalkReads {
     fn use_prefetch(&mut self);
 }
 
-/// The prefetches of a walk: addresses, and cycles from the first read until their lines arrive.
-struct InFlight([Option<(PhysAddr, u32)>; SORTED_LEVELS]);
+/// The prefetches of a walk.
+struct InFlight {
+    /// Cycles from the first read until they are requested.
+    start_cycles: u32,
+    /// Their addresses and latencies in cycles.
+    lines: [Option<(PhysAddr, u32)>; SORTED_LEVELS],
+}
 
 impl InFlight {
-    fn send(prefetches: Prefetches, reads: &mut impl WalkReads) -> Self {
-        InFlight(prefetches.map(|at| {
+    fn send(prefetches: Prefetches, start_cycles: u32, reads: &mut impl WalkReads) -> Self {
+        let lines = prefetches.map(|at| {
             let (latency_cycles, place) = reads.prefetch(at?)?;
             Some((place, latency_cycles))
-        }))
+        });
+        InFlight { start_cycles, lines }
     }
 
     /// The latency in cycles of the read of an entry that begins `since_cycles` after the first read: if the entry is
-    /// being prefetched, the read waits for the line.
+    /// being prefetched, the read waits for the line. The earlier of both requests brings it.
     fn read(
         &self,
         (latency_cycles, place): (u32, PhysAddr),
         since_cycles: u32,
         reads: &mut impl WalkReads,
     ) -> u32 {
-        let prefetch = self.0.iter().flatten().find(|(at, _)| *at == place);
-        let Some((_, arrival_cycles)) = prefetch else { return latency_cycles };
+        let prefetch = self.lines.iter().flatten().find(|(at, _)| *at == place);
+        let Some((_, prefetch_cycles)) = prefetch else { return latency_cycles };
         reads.use_prefetch();
+        let arrival_cycles = self.start_cycles.min(since_cycles) + prefetch_cycles;
         latency_cycles.max(arrival_cycles.saturating_sub(since_cycles))
     }
 }
@@ -138,12 +147,12 @@ impl WalkPlan {
         self.radix.clear();
         self.background.clear();
         (self.group, self.entry, self.start_cycles) = (0, None, 0);
-        self.prefetches = Prefetches::default();
+        (self.prefetches, self.prefetch_start_cycles) = (Prefetches::default(), 0);
     }
 
     /// As [`Planned::execute`].
     fn execute(&self, reads: &mut impl WalkReads) -> Option<u32> {
-        let in_flight = InFlight::send(self.prefetches, reads);
+        let in_flight = InFlight::send(self.prefetches, self.prefetch_start_cycles, reads);
         let (mut total, mut slowest, mut group) = (0, 0, 0);
         for probe in &self.probes {
             if probe.group != group {
@@ -252,7 +261,7 @@ fn execute_prefetching(
     prefetches: Prefetches,
     reads: &mut impl WalkReads,
 ) -> Option<u32> {
-    let in_flight = InFlight::send(prefetches, reads);
+    let in_flight = InFlight::send(prefetches, 0, reads);
     let steps = walk.steps();
     let mut latency_cycles = 0;
     for (number, step) in steps.iter().enumerate().skip(first) {
@@ -460,6 +469,22 @@ mod tests {
         assert_eq!(latency(&plan), 7 + MEMORY + HIT);
         plan.prefetches = [Some(second), None];
         assert_eq!(latency(&plan), 7 + 2 * MEMORY);
+    }
+
+    #[test]
+    fn prefetches_that_begin_later_arrive_later_but_delay_no_read() {
+        let [first, second] = [0x1000, 0x2000].map(PhysAddr::new);
+        let mut plan = WalkPlan { prefetch_start_cycles: 30, ..WalkPlan::default() };
+        plan.probe(first);
+        plan.wait();
+        plan.probe(second);
+        let latency = |plan: &WalkPlan| plan.execute(&mut Cached::default()).unwrap();
+        plan.prefetches = [Some(second), None];
+        // It arrives 30 cycles after the read that it overlaps.
+        assert_eq!(latency(&plan), MEMORY + 30);
+        // The read itself comes first.
+        plan.prefetches = [Some(first), None];
+        assert_eq!(latency(&plan), 2 * MEMORY);
     }
 
     /// Plans two probes of a group and then the walk of a radix tree.

@@ -8,7 +8,7 @@ use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::{Frames, OutOfMemory};
 use octavo_os::page_table::{PageTable, Walk};
 use octavo_os::vmas::{Pages, range_of};
-use octavo_os::{Invalidations, Os, ProcessId, RunningOs};
+use octavo_os::{Invalidations, Memory, Os, ProcessId, RunningOs};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, PhysAddr,
     Protection, VirtAddr,
@@ -361,6 +361,18 @@ impl Host {
         let distance = number - first;
         let start = backing.plus(distance).start().raw();
         (distance < *frames).then(|| PhysAddr::new(start + (at.raw() - frame.start().raw())))
+    }
+
+    /// The host-physical address of an entry of the guest's tables that hardware assumes without a walk.
+    pub(super) fn assumed_place(&self, at: PhysAddr) -> Option<PhysAddr> {
+        let (memory, vm) = self.memory();
+        let frame = memory.assumed_frame(vm, guest_page(at.frame()))?;
+        Some(PhysAddr::new(frame.start().raw() + (at.raw() - at.frame().start().raw())))
+    }
+
+    /// Its memory, and the process that is the virtual machine.
+    pub(crate) fn memory(&self) -> (&Memory, ProcessId) {
+        (self.os.memory(), self.vm)
     }
 
     /// Runs the host's background work; `instructions` is the number executed so far.

@@ -30,7 +30,8 @@
 //! The guest then asks the host to back the run with contiguous frames when it reserves the run
 //! ([`Host::back_contiguously`]). Hardware knows where such runs begin in the host's memory, at no cost in cycles:
 //! neither a prefetch of an entry nor a read with [`probe_in_run`](super::WalkPlan::probe_in_run) needs a walk of the
-//! host's table. If the host moves the frames, reads walk its table again.
+//! host's table. If the host moves the frames, reads walk its table again. An entry elsewhere can be prefetched if the
+//! host's placement lets hardware [assume](octavo_os::Placement::assumed_frame) the frame.
 //!
 //! Host page faults (EPT violations) are counted and cost the walks that end in them. Like all work of operating
 //! systems, the exit to the host itself costs no cycles. The guest's operating system touches no memory on its own: the
@@ -92,7 +93,8 @@ impl WalkReads for GuestReads<'_> {
 
     fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
         let Env { host, walker, caches, lines, .. } = &mut *self.env;
-        let place = host.as_ref().expect("a guest has a host").place_in_run(at)?;
+        let host = host.as_ref().expect("a guest has a host");
+        let place = host.place_in_run(at).or_else(|| host.assumed_place(at))?;
         Some((walker.prefetch(caches, *lines, place), place))
     }
 

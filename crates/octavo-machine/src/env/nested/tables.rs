@@ -1,13 +1,18 @@
 //! Translations by page tables: the process' own table and, in a guest, the host's.
 
-use octavo_os::ProcessId;
 use octavo_os::page_table::{PageTable, Range, Walk};
+use octavo_os::{Memory, ProcessId};
 use octavo_types::{FrameNumber, PageNumber};
 
 use super::{Env, guest_page};
 use crate::tlb::Translation;
 
 impl Env {
+    /// The host's memory, and the process in it that is the virtual machine, if there is a host.
+    pub(crate) fn host_memory(&self) -> Option<(&Memory, ProcessId)> {
+        Some(self.host.as_ref()?.memory())
+    }
+
     /// The page tables that translate a mapped base page, each with the page number that it translates: the process'
     /// table and, in a guest, the host's table with the guest-physical page, if the guest maps the page.
     pub fn tables(&self, page: PageNumber) -> impl Iterator<Item = (&PageTable, PageNumber)> {
