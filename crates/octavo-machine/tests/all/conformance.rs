@@ -24,11 +24,22 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
 }
 
+/// An instruction at an address, with or without data.
+fn segment(at: VirtAddr, data: Option<ItemKind>) -> Segment {
+    let item =
+        |kind, size_bytes, addr| Item { kind, guarded: false, atomic: false, size_bytes, addr };
+    let data = data.map(|kind| item(kind, 8, VirtAddr::NULL));
+    let items = [item(ItemKind::Fetch, 4, at)].into_iter().chain(data).collect();
+    Segment::new(items, Vec::new()).unwrap()
+}
+
 /// A machine that executes the steps of a case.
 struct Player {
     sim: Sim,
-    /// An instruction without data, a load, and a store.
-    segments: [Segment; 3],
+    /// An instruction without data, a load, and a store; then instructions at addresses of `fetch` steps.
+    segments: Vec<Segment>,
+    /// The addresses of the latter.
+    fetched: Vec<u64>,
     before: Counters,
 }
 
@@ -51,16 +62,9 @@ impl Player {
             source: MapSource::File { path: "code".to_owned(), offset_bytes: 0 },
             flags: 2,
         });
-        let item =
-            |kind, size_bytes, addr| Item { kind, guarded: false, atomic: false, size_bytes, addr };
-        let segment = |data: Option<ItemKind>| {
-            let data = data.map(|kind| item(kind, 8, VirtAddr::NULL));
-            let items = [item(ItemKind::Fetch, 4, CODE)].into_iter().chain(data).collect();
-            Segment::new(items, Vec::new()).unwrap()
-        };
-        let segments =
-            [segment(None), segment(Some(ItemKind::Load)), segment(Some(ItemKind::Store))];
-        let mut player = Player { sim, segments, before: Counters::default() };
+        let data = [None, Some(ItemKind::Load), Some(ItemKind::Store)];
+        let segments = data.map(|data| segment(CODE, data)).into();
+        let mut player = Player { sim, segments, fetched: Vec::new(), before: Counters::default() };
         player.execute(0, None);
         player
     }
@@ -68,6 +72,17 @@ impl Player {
     fn execute(&mut self, number: usize, addr: Option<u64>) {
         let words: Vec<u64> = [number as u64].into_iter().chain(addr).collect();
         self.sim.execution(&self.segments[number], &words);
+    }
+
+    /// Executes an instruction without data at an address.
+    fn fetch(&mut self, addr: u64) {
+        let known = self.fetched.iter().position(|fetched| *fetched == addr);
+        let number = known.unwrap_or_else(|| {
+            self.fetched.push(addr);
+            self.segments.push(segment(VirtAddr::new(addr), None));
+            self.fetched.len() - 1
+        });
+        self.execute(3 + number, None);
     }
 
     /// Executes a step. Returns the difference that it made to the counters.
@@ -100,6 +115,7 @@ impl Player {
             }
             ("load", [addr]) => self.execute(1, Some(*addr)),
             ("store", [addr]) => self.execute(2, Some(*addr)),
+            ("fetch", [addr]) => self.fetch(*addr),
             ("load each", [addr, bytes]) => {
                 (*addr..addr + bytes).step_by(4096).for_each(|addr| self.execute(1, Some(addr)));
             }
