@@ -49,7 +49,7 @@ mod distances;
 #[cfg(test)]
 mod naive;
 mod predictors;
-mod queue;
+pub(super) mod queue;
 mod settings;
 
 use octavo_config::{DesignTable, MachineConfig};
