@@ -64,6 +64,7 @@ families! {
     flattened "flattened/mod.rs"
     asap "asap/mod.rs"
     dmt "dmt/mod.rs"
+    revelator "revelator/mod.rs"
     spot "spot/mod.rs"
     atp "atp/mod.rs"
     champsim "champsim/mod.rs"

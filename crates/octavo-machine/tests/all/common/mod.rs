@@ -321,7 +321,8 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
     prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));
     let prefetchers = ["prefetch.l1d", "prefetch.l2"];
     let from_memory: u64 = prefetchers.iter().map(|name| get(name, "from_memory")).sum();
-    prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses") + from_memory);
+    let of_designs = get("revelator", "prefetches_memory");
+    prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses") + from_memory + of_designs);
     for prefetcher in prefetchers {
         let served = ["from_l2", "from_llc", "from_memory"].map(|source| get(prefetcher, source));
         prop_assert_eq!(get(prefetcher, "issued"), served.iter().sum::<u64>());
