@@ -67,6 +67,7 @@ families! {
     revelator "revelator/mod.rs"
     spot "spot/mod.rs"
     atp "atp/mod.rs"
+    morrigan "morrigan/mod.rs"
     champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"
     perfect "perfect.rs"
