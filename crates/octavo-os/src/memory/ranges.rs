@@ -50,6 +50,9 @@ impl Memory {
         if at.raw() < pages.end {
             self.zeroed(whole.frame_of(at), pages.end - at.raw());
         }
+        let mapped: u64 = old.iter().map(|leaf| base_pages(leaf.size)).sum();
+        let untouched = (base_pages(size) - mapped) * PageSize::BASE.bytes();
+        self.counters.bytes_mapped_untouched += untouched;
         self.counters.promotions += 1;
         if !old.is_empty() {
             self.invalidate(process, pages);

@@ -49,6 +49,7 @@ fn khugepaged_compacts_memory_by_its_setting() {
                 if defrag { (1, 1) } else { (0, 0) }
             );
             assert_eq!(counters.frames_compacted > 0, defrag);
+            assert!(!defrag || counters.bytes_mapped_untouched == 511 * 4096);
             machine.check().unwrap();
         }
     }

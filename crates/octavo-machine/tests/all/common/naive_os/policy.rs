@@ -64,6 +64,7 @@ impl NaiveOs {
             && self.processes[&process].is_untouched(&huge)
         {
             if self.map_new(process, huge.start, 9, mapping.rights) {
+                self.counters.bytes_mapped_untouched += 511 << 12;
                 return;
             }
             self.counters.fallbacks += 1;
