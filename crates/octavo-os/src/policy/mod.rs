@@ -7,6 +7,7 @@ mod eager;
 mod first_touch;
 mod fixed;
 mod hugetlb;
+mod interval;
 mod mthp;
 mod parse;
 mod registry;

@@ -7,6 +7,7 @@ use octavo_types::{PageNumber, PageSize};
 use serde::{Deserialize, Serialize};
 
 use super::defrag::{Defrag, Defragmenter};
+use super::interval::Interval;
 use super::texts::{AllowedValues, Texts};
 use super::{Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory};
@@ -124,8 +125,7 @@ pub struct Thp {
     config: ThpConfig,
     pub(super) defragmenter: Defragmenter,
     khugepaged_defrag: bool,
-    /// The time of the next scan.
-    next_scan_instructions: u64,
+    scans: Interval,
     /// The process and base page at which the next scan begins.
     at: (u16, u64),
 }
@@ -137,7 +137,7 @@ impl Thp {
             config,
             defragmenter: Defragmenter::new(Defrag::Never),
             khugepaged_defrag: false,
-            next_scan_instructions: config.scan_every_instructions,
+            scans: Interval::new(config.scan_every_instructions),
             at: (0, 0),
         }
     }
@@ -168,28 +168,9 @@ impl Thp {
             }
     }
 
-    /// Whether the mapped pages of a huge page's range may be collapsed.
-    fn is_candidate(&self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
-        let leaves = memory.leaves(process, pages);
-        let present = leaves.len() as u64;
-        let none = pages.end - pages.start - present;
-        let own = |leaf| !memory.is_shared(leaf);
-        present > 0
-            && none <= u64::from(self.config.max_ptes_none)
-            && leaves.iter().all(|leaf| leaf.size == PageSize::BASE)
-            && leaves.iter().all(own)
-    }
-
     /// Whether a scan is due; if so, schedules the next one.
     pub fn is_due(&mut self, instructions: u64) -> bool {
-        let every = self.config.scan_every_instructions;
-        let is_due = every > 0 && instructions >= self.next_scan_instructions;
-        if is_due {
-            // This scan replaces all scans that have become due.
-            let missed = (instructions - self.next_scan_instructions) / every;
-            self.next_scan_instructions += (missed + 1) * every;
-        }
-        is_due
+        self.scans.is_due(instructions)
     }
 
     /// Scans the next ranges of huge pages, and calls `make` for each range that may be collapsed.
@@ -198,6 +179,24 @@ impl Thp {
         memory: &mut Memory,
         mut make: impl FnMut(&mut Memory, ProcessId, PageNumber, &Vma),
     ) {
+        self.scan_with(
+            memory,
+            |_, _| None,
+            |memory, range| {
+                make(memory, range.process, PageNumber::new(range.first), &range.vma);
+            },
+        );
+    }
+
+    /// [`Self::scan`] that has `larger` look at each range first: it returns the number of base pages that it has made
+    /// one page, and the scan goes on behind them.
+    fn scan_with(
+        &mut self,
+        memory: &mut Memory,
+        mut larger: impl FnMut(&mut Memory, &ScannedRange) -> Option<u64>,
+        mut make: impl FnMut(&mut Memory, &ScannedRange),
+    ) {
+        let max_none = u64::from(self.config.max_ptes_none);
         let mut left = self.config.pages_to_scan;
         let live: Vec<ProcessId> = memory.live().collect();
         let begin = live.iter().position(|process| process.0 >= self.at.0).unwrap_or(0);
@@ -216,16 +215,92 @@ impl Thp {
                         self.at = (process.0, page.start);
                         return;
                     }
-                    if self.is_candidate(memory, process, &page) {
-                        make(memory, process, PageNumber::new(page.start), &vma);
-                    }
-                    left = left.saturating_sub(512);
-                    page = page.end..page.end + 512;
+                    let range =
+                        ScannedRange { process, first: page.start, mapping_end: pages.end, vma };
+                    let scanned = larger(memory, &range).unwrap_or_else(|| {
+                        if may_collapse(memory, process, &page, (PageSize::BASE, max_none)) {
+                            make(memory, &range);
+                        }
+                        page.end - page.start
+                    });
+                    left = left.saturating_sub(scanned);
+                    page = page.start + scanned..page.start + scanned + 512;
                 }
             }
         }
         self.at = (0, 0);
     }
+
+    /// Background work. A scan has `larger` look at each range of a huge page first: it returns the number of base pages
+    /// that it has made one page, and the scan goes on behind them.
+    pub(super) fn run_background(
+        &mut self,
+        memory: &mut Memory,
+        instructions: u64,
+        larger: impl FnMut(&mut Memory, &ScannedRange) -> Option<u64>,
+    ) {
+        self.defragmenter.background(memory, |_| false);
+        if !self.is_due(instructions) {
+            return;
+        }
+        let mut defragmenter = mem::take(&mut self.defragmenter);
+        let compacts = self.khugepaged_defrag;
+        self.scan_with(memory, larger, |memory, range| {
+            let defragmenter = compacts.then_some(&mut defragmenter);
+            range.collapse(memory, PageSize::HUGE, defragmenter);
+        });
+        self.defragmenter = defragmenter;
+    }
+}
+
+/// The range of a huge page that `khugepaged` scans.
+pub(super) struct ScannedRange {
+    pub process: ProcessId,
+    /// Its first base page.
+    pub first: u64,
+    /// The end of its mapping.
+    pub mapping_end: u64,
+    pub vma: Vma,
+}
+
+impl ScannedRange {
+    /// Collapses the page of `size` that begins with the range, after compaction by `defragmenter`, if there is one and
+    /// no block is free. Returns whether it was collapsed.
+    pub fn collapse(
+        &self,
+        memory: &mut Memory,
+        size: PageSize,
+        defragmenter: Option<&mut Defragmenter>,
+    ) -> bool {
+        let first = PageNumber::new(self.first);
+        let collapse = |memory: &mut Memory| {
+            memory.collapse(self.process, first, size, self.vma.rights).is_ok()
+        };
+        if collapse(memory) {
+            return true;
+        }
+        let Some(defragmenter) = defragmenter else { return false };
+        defragmenter.compact(memory, Order::of(size), |_| false);
+        // Without a free block, a later scan tries again.
+        collapse(memory)
+    }
+}
+
+/// Whether the mapped pages of a larger page's range may be collapsed: they are private, none is larger than
+/// `largest_part`, and at most `max_none` base pages of the range are unmapped, but not all.
+pub(super) fn may_collapse(
+    memory: &Memory,
+    process: ProcessId,
+    pages: &Pages,
+    (largest_part, max_none): (PageSize, u64),
+) -> bool {
+    let leaves = memory.leaves(process, pages);
+    if leaves.is_empty() || leaves.iter().any(|leaf| leaf.size > largest_part) {
+        return false;
+    }
+    let present: u64 = leaves.iter().map(|leaf| base_pages(leaf.size)).sum();
+    pages.end - pages.start - present <= max_none
+        && !leaves.iter().any(|leaf| memory.is_shared(leaf))
 }
 
 impl Policy for Thp {
@@ -244,22 +319,6 @@ impl Policy for Thp {
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
-        self.defragmenter.background(memory, |_| false);
-        if !self.is_due(instructions) {
-            return;
-        }
-        let mut defragmenter = mem::take(&mut self.defragmenter);
-        let compacts = self.khugepaged_defrag;
-        self.scan(memory, |memory, process, first, vma| {
-            let collapse = |memory: &mut Memory| {
-                memory.collapse(process, first, PageSize::HUGE, vma.rights).is_ok()
-            };
-            if !collapse(memory) && compacts {
-                defragmenter.compact(memory, Order::HUGE, |_| false);
-                // Without a free block, a later scan tries again.
-                collapse(memory);
-            }
-        });
-        self.defragmenter = defragmenter;
+        self.run_background(memory, instructions, |_, _| None);
     }
 }
