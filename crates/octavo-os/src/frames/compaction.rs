@@ -104,18 +104,8 @@ impl Compactor {
         let tiers: Vec<_> = frames.buddy().tiers().collect();
         let mut tiers = tiers.into_iter().skip_while(|tier| tier.end <= self.scanned_to.raw());
         let tier_end = tiers.next().map_or(0, |tier: Range<u64>| tier.end);
-        let mut pass = Pass {
-            tier_end,
-            free_end: tier_end,
-            order,
-            done: Compaction {
-                end: CompactionEnd::Met,
-                blocks_made: 0,
-                moved_frames: 0,
-                scanned_for_moving: 0,
-                scanned_for_free: 0,
-            },
-        };
+        let mut pass =
+            Pass { tier_end, free_end: tier_end, order, done: Compaction::new(CompactionEnd::Met) };
         if order > frames.shape().largest() {
             return pass.done;
         }
@@ -134,7 +124,8 @@ impl Compactor {
             if pass.done.scanned_for_moving + pass.done.scanned_for_free >= limits.scanned_frames {
                 break CompactionEnd::Limit;
             }
-            if let Some(to_move) = pass.movable_in(frames, block, relocator) {
+            let scanned = &mut pass.done.scanned_for_moving;
+            if let Some(to_move) = frames_to_move(frames, block, order, relocator, scanned) {
                 if pass.done.moved_frames + to_move.len() as u64 > limits.moved_frames {
                     break CompactionEnd::Limit;
                 }
@@ -162,32 +153,61 @@ struct Pass {
     done: Compaction,
 }
 
-impl Pass {
-    /// The frames to move so that `block` becomes free; `None` if it is free already or holds unmovable
-    /// frames.
-    fn movable_in(
-        &mut self,
-        frames: &Frames,
-        block: FrameNumber,
-        relocator: &impl FrameRelocator,
-    ) -> Option<Vec<FrameNumber>> {
-        if frames.is_free(block, self.order) {
-            self.done.scanned_for_moving += 1;
-            return None;
+impl Compaction {
+    /// A compaction that has done nothing yet.
+    pub(super) fn new(end: CompactionEnd) -> Self {
+        Compaction {
+            end,
+            blocks_made: 0,
+            moved_frames: 0,
+            scanned_for_moving: 0,
+            scanned_for_free: 0,
         }
-        let mut to_move = Vec::new();
-        for frame in frames_of(block, self.order) {
-            self.done.scanned_for_moving += 1;
-            match frames.owner(frame) {
-                None => {}
-                Some(Owner::Data) if !relocator.may_move(frame) => return None,
-                Some(owner) if !owner.is_movable() => return None,
-                Some(_) => to_move.push(frame),
-            }
-        }
-        Some(to_move)
     }
+}
 
+/// The frames to move so that the block of `order` at `block` becomes free; `None` if it is free already or holds
+/// unmovable frames. Adds the frames looked at to `scanned`.
+pub(super) fn frames_to_move(
+    frames: &Frames,
+    block: FrameNumber,
+    order: Order,
+    relocator: &impl FrameRelocator,
+    scanned: &mut u64,
+) -> Option<Vec<FrameNumber>> {
+    if frames.is_free(block, order) {
+        *scanned += 1;
+        return None;
+    }
+    let mut to_move = Vec::new();
+    for frame in frames_of(block, order) {
+        *scanned += 1;
+        match frames.owner(frame) {
+            None => {}
+            Some(Owner::Data) if !relocator.may_move(frame) => return None,
+            Some(owner) if !owner.is_movable() => return None,
+            Some(_) => to_move.push(frame),
+        }
+    }
+    Some(to_move)
+}
+
+/// Moves a held frame to a free one.
+pub(super) fn move_frame(
+    frames: &mut Frames,
+    from: FrameNumber,
+    to: FrameNumber,
+    relocator: &mut impl FrameRelocator,
+) {
+    let owner = frames.owner(from).expect("a frame that is held");
+    assert!(frames.allocate_at(to, Order::BASE, owner), "a frame that is free");
+    frames.free(from, Order::BASE);
+    if owner == Owner::Data {
+        relocator.moved(from, to);
+    }
+}
+
+impl Pass {
     /// Moves frames out of `block`. Returns whether each found a free frame above the block.
     fn empty(
         &mut self,
@@ -206,13 +226,8 @@ impl Pass {
             };
             self.done.scanned_for_free += self.free_end - to.raw();
             self.free_end = to.raw();
-            let owner = frames.owner(from).expect("a frame that is held");
-            assert!(frames.allocate_at(to, Order::BASE, owner), "a frame that is free");
-            frames.free(from, Order::BASE);
+            move_frame(frames, from, to, relocator);
             self.done.moved_frames += 1;
-            if owner == Owner::Data {
-                relocator.moved(from, to);
-            }
         }
         self.done.blocks_made += 1;
         true

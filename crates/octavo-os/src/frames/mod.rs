@@ -17,6 +17,7 @@ mod memory;
 mod order;
 mod reservations;
 mod set_aside;
+mod smart_compaction;
 pub mod snapshot;
 
 pub use block_set::BlockSet;
@@ -29,3 +30,4 @@ pub use ledger::Owner;
 pub use memory::{Frames, MemoryShape, MemorySizeError, OutOfMemory};
 pub use order::{Order, blocks_of};
 pub use reservations::ReservationId;
+pub use smart_compaction::free_emptiest_block;

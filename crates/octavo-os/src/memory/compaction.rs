@@ -5,7 +5,9 @@ use rustc_hash::FxHashMap;
 
 use super::references::References;
 use super::{EVERYTHING, Memory, ProcessId};
-use crate::frames::{Compaction, CompactionLimits, Compactor, FrameRelocator, Order};
+use crate::frames::{
+    Compaction, CompactionLimits, Compactor, FrameRelocator, Frames, Order, free_emptiest_block,
+};
 use crate::vmas::ObjectId;
 
 /// A frame mapped by a base page of a process.
@@ -54,6 +56,26 @@ impl Memory {
         limits: CompactionLimits,
         stays: impl Fn(FrameNumber) -> bool,
     ) -> Compaction {
+        self.compact_by(stays, |frames, residents| {
+            compactor.compact(frames, order, limits, residents)
+        })
+    }
+
+    /// Frees the block of `order` with the least data to move ([`free_emptiest_block`]); pages are moved as by
+    /// [`Memory::compact_for`].
+    pub fn compact_smartly(
+        &mut self,
+        order: Order,
+        stays: impl Fn(FrameNumber) -> bool,
+    ) -> Compaction {
+        self.compact_by(stays, |frames, residents| free_emptiest_block(frames, order, residents))
+    }
+
+    fn compact_by<F: Fn(FrameNumber) -> bool>(
+        &mut self,
+        stays: F,
+        compact: impl FnOnce(&mut Frames, &mut Residents<'_, F>) -> Compaction,
+    ) -> Compaction {
         let mut mapped = Vec::new();
         for process in self.live() {
             let leaves = self.leaves(process, &EVERYTHING).into_iter();
@@ -69,7 +91,7 @@ impl Memory {
         let objects = pages.collect();
         let references = &self.references;
         let mut residents = Residents { mapped, objects, references, stays, moves: Vec::new() };
-        let done = compactor.compact(&mut self.frames, order, limits, &mut residents);
+        let done = compact(&mut self.frames, &mut residents);
         let Residents { mapped, objects, moves, .. } = residents;
         for (from, to) in &moves {
             self.copied(*from, *to, 1);

@@ -45,12 +45,19 @@ pub struct Defragmenter {
     deferrals: [Deferral; Order::COUNT],
     /// The order to make in the background.
     wanted: Option<Order>,
+    /// Whether it frees the block with the least data to move, and never defers that.
+    is_smart: bool,
 }
 
 impl Defragmenter {
     /// A defragmenter with this setting.
     pub fn new(defrag: Defrag) -> Self {
         Defragmenter { defrag, ..Defragmenter::default() }
+    }
+
+    /// Frees the block with the least data to move instead of scanning memory, and never defers that.
+    pub fn smart(self, is_smart: bool) -> Self {
+        Defragmenter { is_smart, ..self }
     }
 
     /// Allocates a data block of `order`; `advised` is set if the mapping has `MADV_HUGEPAGE`.
@@ -107,6 +114,12 @@ impl Defragmenter {
         order: Order,
         stays: impl Fn(FrameNumber) -> bool,
     ) {
+        if self.is_smart {
+            if memory.frames.free_frames() >= order.frames() {
+                memory.compact_smartly(order, stays);
+            }
+            return;
+        }
         let deferral = &mut self.deferrals[order.index()];
         deferral.considered += 1;
         let is_deferred = deferral.shift > 0 && deferral.considered < 1 << deferral.shift;
