@@ -13,6 +13,8 @@ pub struct Counters {
     pub copy_on_write_faults: u64,
     /// Bytes of new pages cleared.
     pub bytes_zeroed: u64,
+    /// Bytes of free memory cleared in the background, a part of [`Self::bytes_zeroed`].
+    pub bytes_zeroed_ahead: u64,
     /// Bytes copied from one frame to another.
     pub bytes_copied: u64,
     /// Bytes read from files, each page at its first use.

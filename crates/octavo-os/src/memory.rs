@@ -84,6 +84,8 @@ pub struct Memory {
     /// Base pages whose hole bit has changed without an invalidation yet.
     holes_changed: Vec<(ProcessId, PageNumber)>,
     contents: Option<Vec<Content>>,
+    /// Whether the policy clears free memory in the background.
+    pub clears_ahead: bool,
     /// Knowledge of zero pages, if identical pages are merged.
     zeros: Option<same_pages::Contents>,
     /// Instructions at the next choice of anchor distances.
@@ -144,6 +146,7 @@ impl Memory {
             punches: false,
             holes_changed: Vec::new(),
             contents: None,
+            clears_ahead: false,
             zeros: None,
             next_anchor_choice: 0,
             anchor_backing: None,

@@ -198,6 +198,7 @@ fn report_os(
         faults_unmapped,
         copy_on_write_faults,
         bytes_zeroed,
+        bytes_zeroed_ahead,
         bytes_copied,
         bytes_read,
         promotions,
@@ -250,7 +251,10 @@ fn report_os(
         ("anchor_distance_changes", anchor_distance_changes),
     ];
     let anchors = anchors.into_iter().filter(|_| memory.anchor_distance().is_some());
-    for (name, value) in counts.into_iter().chain(merging).chain(blocks).chain(anchors) {
+    let cleared = [("bytes_zeroed_ahead", bytes_zeroed_ahead)];
+    let cleared = cleared.into_iter().filter(|_| memory.clears_ahead);
+    let optional = merging.chain(blocks).chain(anchors).chain(cleared);
+    for (name, value) in counts.into_iter().chain(optional) {
         counters.add(component, name, value);
     }
     if let Some(composite) = composite {

@@ -253,6 +253,16 @@ impl Buddy {
             .map(move |block| FrameNumber::new(block << order.raw()))
     }
 
+    /// The free blocks of `order`, parts of larger ones among them, in the order in which [`Buddy::allocate`] takes them
+    /// from memory without tiers.
+    pub fn blocks_in_larger(&self, order: Order) -> impl Iterator<Item = FrameNumber> + '_ {
+        let at_least = self.largest.and_smaller().skip(order.index());
+        let parts = move |block: FrameNumber, at: Order| {
+            (0..at.frames()).step_by(order.frames() as usize).map(move |part| block.plus(part))
+        };
+        at_least.flat_map(move |at| self.blocks(at).flat_map(move |block| parts(block, at)))
+    }
+
     /// All free blocks, by address.
     pub fn iter(&self) -> impl Iterator<Item = (FrameNumber, Order)> + '_ {
         let mut by_order: Vec<_> = self

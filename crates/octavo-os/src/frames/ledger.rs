@@ -93,13 +93,17 @@ impl fmt::Display for Owner {
 /// frame counts by owner.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// [`FREE`], or one more than the index in [`Owner::ALL`], with the order (at most 15) in the upper bits.
+    /// [`FREE`] or [`FREED`], or one more than the index in [`Owner::ALL`], with the order (at most 15) in the upper
+    /// bits.
     entries: Vec<u8>,
     owned_frames: [u64; Owner::ALL.len()],
     peak_frames: [u64; Owner::ALL.len()],
 }
 
+/// A free frame without data.
 const FREE: u8 = 0;
+/// A free frame with data of its last owner.
+const FREED: u8 = 1 << ORDER_SHIFT;
 const ORDER_SHIFT: u32 = 4;
 const OWNER_MASK: u8 = (1 << ORDER_SHIFT) - 1;
 
@@ -154,7 +158,7 @@ impl Ledger {
     #[inline]
     pub fn assign(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
         let entries = self.entries_mut(start, frames);
-        debug_assert!(entries.iter().all(|&entry| entry == FREE));
+        debug_assert!(entries.iter().all(|&entry| owner_of(entry).is_none()));
         let order = frames.ilog2().min(u32::from(u8::MAX >> ORDER_SHIFT)) as u8;
         entries.fill(entry_of(owner) | order << ORDER_SHIFT);
         self.add(owner, frames);
@@ -168,7 +172,20 @@ impl Ledger {
     #[inline]
     pub fn release(&mut self, start: FrameNumber, frames: u64) {
         self.subtract(start, frames);
-        self.entries_mut(start, frames).fill(FREE);
+        self.entries_mut(start, frames).fill(FREED);
+    }
+
+    /// Whether `frames` frames from `start` on are free and clear: never held, or cleared since.
+    pub fn is_clear(&self, start: FrameNumber, frames: u64) -> bool {
+        let start = start.raw() as usize;
+        self.entries[start..start + frames as usize].iter().all(|&entry| entry == FREE)
+    }
+
+    /// Records that `frames` free frames from `start` on have been cleared.
+    pub fn mark_clear(&mut self, start: FrameNumber, frames: u64) {
+        let entries = self.entries_mut(start, frames);
+        debug_assert!(entries.iter().all(|&entry| owner_of(entry).is_none()));
+        entries.fill(FREE);
     }
 
     /// Assigns `frames` allocated frames from `start` on to `owner`.
@@ -227,7 +244,7 @@ impl Ledger {
 #[inline]
 fn owner_of(entry: u8) -> Option<Owner> {
     match entry & OWNER_MASK {
-        FREE => None,
+        0 => None,
         owner => Some(Owner::ALL[usize::from(owner) - 1]),
     }
 }
@@ -252,6 +269,21 @@ mod tests {
             assert_eq!(owner.index(), place);
             assert_eq!(owner_of(entry_of(owner)), Some(owner));
         }
+    }
+
+    #[test]
+    fn freed_frames_are_clear_once_they_have_been_cleared() {
+        let mut ledger = Ledger::new(4);
+        let (first, second) = (FrameNumber::new(0), FrameNumber::new(1));
+        assert!(ledger.is_clear(first, 4));
+        ledger.assign(second, 2, Owner::Data);
+        assert!(!ledger.is_clear(first, 4));
+        ledger.release(second, 2);
+        assert_eq!((ledger.owner(second), ledger.is_clear(first, 4)), (None, false));
+        ledger.mark_clear(second, 1);
+        assert_eq!((ledger.is_clear(first, 2), ledger.is_clear(first, 4)), (true, false));
+        ledger.assign(first, 4, Owner::Data);
+        assert_eq!(ledger.check(), Ok(()));
     }
 
     #[test]

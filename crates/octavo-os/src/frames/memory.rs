@@ -357,6 +357,20 @@ impl Frames {
         self.buddy.is_free(frame, order)
     }
 
+    /// Whether the block of `order` at `frame` is free and clear: none of its frames was held since the start, or since
+    /// [`Frames::mark_clear`].
+    pub fn is_clear(&self, frame: FrameNumber, order: Order) -> bool {
+        self.ledger.is_clear(frame, order.frames())
+    }
+
+    /// Records that the free block of `order` at `frame` has been cleared.
+    pub fn mark_clear(&mut self, frame: FrameNumber, order: Order) {
+        // Most blocks at the start are: the ledger of a large memory stays untouched then.
+        if !self.is_clear(frame, order) {
+            self.ledger.mark_clear(frame, order.frames());
+        }
+    }
+
     /// Ensures that `frames` frames can be allocated one by one. If necessary, frees the blocks kept for the kernel and
     /// the frames set aside, and breaks reservations. Operations with many changes call it before the first change.
     ///

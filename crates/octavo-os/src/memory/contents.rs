@@ -3,6 +3,7 @@
 use octavo_types::{FrameNumber, PageSize};
 
 use super::Memory;
+use crate::frames::Order;
 use crate::vmas::ObjectId;
 
 /// A change of frame contents. Other operations preserve them; the contents of a newly allocated frame are
@@ -55,6 +56,13 @@ impl Memory {
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Zeroed { frame, frames });
         }
+    }
+
+    /// Clears the free block of `order` at `block` ahead of its next owner.
+    pub fn clear_ahead(&mut self, block: FrameNumber, order: Order) {
+        self.zeroed(block, order.frames());
+        self.frames.mark_clear(block, order);
+        self.counters.bytes_zeroed_ahead += order.frames() * PageSize::BASE.bytes();
     }
 
     /// Counts `frames` frames as copied.
