@@ -17,6 +17,10 @@ pub struct Counters {
     pub bytes_zeroed_ahead: u64,
     /// Bytes copied from one frame to another.
     pub bytes_copied: u64,
+    /// In a guest, bytes of frames whose memory the host has exchanged in place of copies.
+    pub bytes_exchanged: u64,
+    /// In a guest, hypercalls to exchange memory.
+    pub hypercalls: u64,
     /// Bytes read from files, each page at its first use.
     pub bytes_read: u64,
     /// Pages promoted to a larger size.

@@ -13,6 +13,7 @@ mod compaction;
 mod composite_pages;
 mod contents;
 mod contiguous;
+mod exchange;
 mod gapped;
 mod grow;
 mod hole_changes;
@@ -30,6 +31,7 @@ mod sharing;
 mod splitting;
 
 pub use contents::Content;
+pub use exchange::Exchange;
 pub use gapped::ChunkSearch;
 pub use invalidations::Invalidation;
 pub use parts_used::PartsUsedBytes;
@@ -84,6 +86,9 @@ pub struct Memory {
     /// Base pages whose hole bit has changed without an invalidation yet.
     holes_changed: Vec<(ProcessId, PageNumber)>,
     contents: Option<Vec<Content>>,
+    /// In a guest, the smallest page whose contents move by a request to the host; others are copied.
+    pub exchange_from: Option<PageSize>,
+    exchanges: Vec<Exchange>,
     /// Whether the policy clears free memory in the background.
     pub clears_ahead: bool,
     /// Knowledge of zero pages, if identical pages are merged.
@@ -146,6 +151,8 @@ impl Memory {
             punches: false,
             holes_changed: Vec::new(),
             contents: None,
+            exchange_from: None,
+            exchanges: Vec::new(),
             clears_ahead: false,
             zeros: None,
             next_anchor_choice: 0,

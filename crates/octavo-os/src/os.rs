@@ -12,7 +12,7 @@ use octavo_types::{Access, Event, FrameNumber, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
 use crate::frames::OutOfMemory;
-use crate::memory::{CopyOnWrite, Invalidation, Memory, ProcessId, SamePages, is_shared};
+use crate::memory::{CopyOnWrite, Exchange, Invalidation, Memory, ProcessId, SamePages, is_shared};
 use crate::page_table::Leaf;
 use crate::policy::{Fault, Policy};
 use crate::vmas::{Advice, Backing, ObjectId, Pages, Vma, Vmas, backing_of, pages_of};
@@ -229,6 +229,22 @@ impl Os {
         let first = frame_of(pages.start)?;
         let is_at_its_place = |page: u64| frame_of(page) == Some(first.plus(page - pages.start));
         pages.clone().all(is_at_its_place).then_some(first)
+    }
+
+    /// Exchanges the memory behind ranges of pages of a process, as its guest asks for; returns whether each was exchanged
+    /// ([`Memory::exchange_pages`]).
+    ///
+    /// # Errors
+    ///
+    /// If the table that hardware walks has found no memory to grow.
+    pub fn exchange(
+        &mut self,
+        process: ProcessId,
+        exchanges: &[Exchange],
+    ) -> Result<Vec<bool>, OutOfMemory> {
+        let made = self.memory.exchange_pages(process, exchanges);
+        self.memory.check_table(process)?;
+        Ok(made)
     }
 
     /// Maps an object's page, or its copy for a store to a private mapping.

@@ -2,7 +2,7 @@
 
 use octavo_types::{FrameNumber, PageNumber, PhysAddr};
 
-use crate::memory::{Invalidation, Memory, ProcessId};
+use crate::memory::{Exchange, Invalidation, Memory, ProcessId};
 use crate::os::Os;
 
 /// An operating system whose mappings change only by [`RunningOs::change`], which returns the invalidations.
@@ -65,6 +65,16 @@ impl RunningOs {
     /// As [`Frames::take_contiguous_tables`](crate::frames::Frames::take_contiguous_tables).
     pub fn take_contiguous_tables(&mut self) -> Vec<(FrameNumber, u64)> {
         self.0.memory_mut().frames.take_contiguous_tables()
+    }
+
+    /// As [`Memory::take_exchanges`].
+    pub fn take_exchanges(&mut self) -> Vec<Exchange> {
+        self.0.memory_mut().take_exchanges()
+    }
+
+    /// As [`Memory::count_exchanges`].
+    pub fn count_exchanges(&mut self, exchanges: &[Exchange], made: Option<&[bool]>) {
+        self.0.memory_mut().count_exchanges(exchanges, made);
     }
 
     /// As [`Memory::record_store`].

@@ -200,6 +200,8 @@ fn report_os(
         bytes_zeroed,
         bytes_zeroed_ahead,
         bytes_copied,
+        bytes_exchanged,
+        hypercalls,
         bytes_read,
         promotions,
         splits,
@@ -253,7 +255,9 @@ fn report_os(
     let anchors = anchors.into_iter().filter(|_| memory.anchor_distance().is_some());
     let cleared = [("bytes_zeroed_ahead", bytes_zeroed_ahead)];
     let cleared = cleared.into_iter().filter(|_| memory.clears_ahead);
-    let optional = merging.chain(blocks).chain(anchors).chain(cleared);
+    let exchanges = [("bytes_exchanged", bytes_exchanged), ("hypercalls", hypercalls)];
+    let exchanges = exchanges.into_iter().filter(|_| memory.exchange_from.is_some());
+    let optional = merging.chain(blocks).chain(anchors).chain(cleared).chain(exchanges);
     for (name, value) in counts.into_iter().chain(optional) {
         counters.add(component, name, value);
     }

@@ -628,7 +628,22 @@ impl Env {
         if self.host.is_some() {
             self.back_contiguous_tables(runs);
         }
+        self.exchange_memory();
         done.map_err(|error| self.stopped = Some(error.to_string())).ok()
+    }
+
+    /// Has the host exchange the memory behind guest frames, as the guest's operating system has asked. Without a host,
+    /// the operating system copies.
+    fn exchange_memory(&mut self) {
+        let exchanges = self.os.take_exchanges();
+        if exchanges.is_empty() {
+            return;
+        }
+        let made = match self.host.is_some() {
+            true => self.with_host(|host, _| host.exchange(&exchanges)),
+            false => None,
+        };
+        self.os.count_exchanges(&exchanges, made.as_deref());
     }
 
     /// Switches a core to a process. Returns whether the core's translations must be flushed, because they

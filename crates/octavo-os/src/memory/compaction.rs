@@ -94,7 +94,7 @@ impl Memory {
         let done = compact(&mut self.frames, &mut residents);
         let Residents { mapped, objects, moves, .. } = residents;
         for (from, to) in &moves {
-            self.copied(*from, *to, 1);
+            self.moved(*from, *to, 1);
             for _ in 0..self.references.extra(*from) {
                 self.references.drop_reference(*from);
                 self.references.add(*to);

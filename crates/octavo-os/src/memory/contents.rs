@@ -69,6 +69,11 @@ impl Memory {
     #[inline]
     pub fn copied(&mut self, from: FrameNumber, to: FrameNumber, frames: u64) {
         self.counters.bytes_copied += frames * PageSize::BASE.bytes();
+        self.record_copy(from, to, frames);
+    }
+
+    /// Records that `frames` frames from `to` on have the contents of those from `from` on.
+    pub(super) fn record_copy(&mut self, from: FrameNumber, to: FrameNumber, frames: u64) {
         self.record_content(to, frames, |all, number| all[from.plus(number).raw() as usize]);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Copied { from, to, frames });

@@ -43,7 +43,7 @@ impl Memory {
             if from_at > 0 {
                 self.zeroed(whole.frame_of(at), from_at);
             }
-            self.copied(leaf.frame, whole.frame_of(leaf.page), base_pages(leaf.size));
+            self.moved(leaf.frame, whole.frame_of(leaf.page), base_pages(leaf.size));
             self.drop_frames(leaf);
             at = PageNumber::new(leaf.page.raw() + base_pages(leaf.size));
         }
@@ -293,7 +293,7 @@ impl Memory {
         Ok(())
     }
 
-    fn unmap(&mut self, process: ProcessId, page: PageNumber) {
+    pub(super) fn unmap(&mut self, process: ProcessId, page: PageNumber) {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         of.table.unmap(page, &mut self.frames);
     }

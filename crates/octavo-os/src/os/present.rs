@@ -28,6 +28,8 @@ impl Os {
     pub(super) fn present(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         let (before, of_designs) = (self.memory.counters, self.memory.design_counters());
         let result = self.map_present(process, pages);
+        // Copies of that time are not counted either.
+        drop(self.memory.take_exchanges());
         self.memory.exclude_design_events_since(&of_designs);
         let bytes_present = self.memory.counters.bytes_present;
         self.memory.counters = Counters { bytes_present, ..before };

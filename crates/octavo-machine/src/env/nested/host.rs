@@ -8,7 +8,7 @@ use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::{Frames, OutOfMemory};
 use octavo_os::page_table::{PageTable, Walk};
 use octavo_os::vmas::{Pages, range_of};
-use octavo_os::{Invalidations, Memory, Os, ProcessId, RunningOs};
+use octavo_os::{Exchange, Invalidations, Memory, Os, ProcessId, RunningOs};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, PhysAddr,
     Protection, VirtAddr,
@@ -351,6 +351,20 @@ impl Host {
         if let Some(backing) = backing {
             self.contiguous_tables.insert(first, (frames, backing));
         }
+    }
+
+    /// Exchanges the memory behind guest frames by a hypercall. Returns for each exchange whether it was made.
+    ///
+    /// # Errors
+    /// If host memory has run out.
+    pub(in crate::env) fn exchange(
+        &mut self,
+        exchanges: &[Exchange],
+    ) -> Result<Vec<bool>, OutOfMemory> {
+        let vm = self.vm;
+        let (made, invalidations) = self.os.change(|os| os.exchange(vm, exchanges));
+        self.flush_if_any(invalidations);
+        made
     }
 
     /// The host-physical address of an entry of the guest's tables, if its run is contiguous in the host's memory, too.
