@@ -136,7 +136,7 @@ pub fn explain(name: &str) -> Option<Explained> {
         let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
         let documentation = lines.collect::<Vec<_>>().join("\n");
         let mut settings = family.settings.map_or_else(Vec::new, |table| table.default_settings());
-        let hardware = family.hardware.iter().find(|hardware| hardware.name == design.hardware)?;
+        let hardware = TranslationHardware::by_name(design.hardware)?;
         settings.retain(|(key, _)| hardware.uses(key));
         Some(Explained { design, settings, documentation })
     })
@@ -317,6 +317,7 @@ mod tests {
         names(designs().iter().map(|design| design.name).collect());
         for design in designs() {
             assert!(TranslationHardware::by_name(design.hardware).is_some(), "{}", design.name);
+            assert!(explain(design.name).is_some(), "{}", design.name);
         }
     }
 }
