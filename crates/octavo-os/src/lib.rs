@@ -12,8 +12,8 @@ pub mod vmas;
 
 pub use counters::Counters;
 pub use memory::{
-    ChunkSearch, Content, CopyOnWrite, Exchange, Invalidation, Memory,
-    PartsUsedBytes, Placement, Process, ProcessId, SamePages, around, base_pages,
+    ChunkSearch, Content, CopyOnWrite, Exchange, Invalidation, Memory, PartsUsedBytes, Placement,
+    Process, ProcessId, SamePages, around, base_pages,
 };
 pub use os::Os;
 pub use running::{Invalidations, RunningOs};

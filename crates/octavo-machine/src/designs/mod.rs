@@ -45,6 +45,7 @@ macro_rules! families {
 
 families! {
     conventional "conventional.rs"
+    trident "trident.rs"
     granule "granule.rs"
     tps "tps/mod.rs"
     colt "colt/mod.rs"

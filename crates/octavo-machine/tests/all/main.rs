@@ -23,3 +23,4 @@ mod softvm;
 mod study;
 mod tailored_pages;
 mod translation_cost;
+mod trident;

@@ -85,11 +85,16 @@ impl Pair {
         let Merging { merges_levels, held_blocks } = merging;
         let config = policies().parse(policy).unwrap().policy;
         let is_tailored = matches!(naive, NaivePolicy::Tps { .. });
-        let sizes: Vec<PageSize> = match is_tailored {
-            true => (12..=30).filter_map(PageSize::from_log2).collect(),
-            false => vec![PageSize::BASE, PageSize::HUGE, PageSize::LARGEST],
+        let (sizes, largest): (Vec<PageSize>, _) = match naive {
+            NaivePolicy::Tps { .. } => {
+                ((12..=30).filter_map(PageSize::from_log2).collect(), Order::LARGEST)
+            }
+            NaivePolicy::Trident { largest } => {
+                let largest = Order::new(largest).unwrap();
+                (vec![PageSize::HUGE, largest.page_size()], largest)
+            }
+            _ => (vec![PageSize::HUGE, PageSize::LARGEST], Order::LINUX),
         };
-        let largest = if is_tailored { Order::LARGEST } else { Order::LINUX };
         let mut memory = Frames::new(MemoryShape::new(frames, largest).unwrap());
         let held: Vec<u64> = (0..held_blocks).map(|block| block << 9).collect();
         for frame in &held {
@@ -267,6 +272,20 @@ proptest! {
     #[test]
     fn huge_pages_match_the_naive_system(ops in ops(), levels in 4u8..=5) {
         Pair::new("thp", NaivePolicy::Thp, FRAMES, levels).play(&ops)?;
+    }
+
+    /// Pages of 4 or 8 MiB in place of 1 GiB.
+    #[test]
+    fn trident_matches_the_naive_system(
+        ops in ops(),
+        levels in 4u8..=5,
+        largest in 10u8..=11,
+        free_blocks in prop_oneof![1 => Just(FRAMES >> 9), 1 => 0u64..80],
+    ) {
+        let policy = format!("trident:largest={}MiB:clear_every_instructions=0", 4 << (largest - 10));
+        let merging = Merging { merges_levels: false, held_blocks: (FRAMES >> 9) - free_blocks };
+        let naive = NaivePolicy::Trident { largest };
+        Pair::with_merging(&policy, naive, (FRAMES, merging), levels).play(&ops)?;
     }
 
     /// Enough free blocks for all nodes, for few of them, or for none.

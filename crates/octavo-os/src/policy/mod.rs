@@ -16,6 +16,7 @@ mod reserving;
 mod settings;
 mod texts;
 mod thp;
+mod trident;
 
 pub use base::{BaseConfig, BasePages, place_last};
 pub use config::{Capability, PolicyConfig, PolicySettings};
@@ -32,6 +33,7 @@ pub use reserving::{ReservationManager, ReserveWhen, Rules};
 pub use settings::{OsConfig, SettingError};
 pub use texts::{AllowedValues, Texts, page_size, page_size_or_none};
 pub use thp::{DefragmentingThpConfig, FaultHuge, Thp, ThpConfig};
+pub use trident::{Trident, TridentConfig};
 
 use octavo_types::PageNumber;
 

@@ -2,7 +2,7 @@
 
 use super::{
     BaseConfig, Capability, DefragmentingThpConfig, EagerConfig, FirstTouchConfig, FixedConfig,
-    HugetlbConfig, MthpConfig, PolicyConfig, ReservedThpConfig,
+    HugetlbConfig, MthpConfig, PolicyConfig, ReservedThpConfig, TridentConfig,
 };
 
 /// A named policy.
@@ -21,6 +21,7 @@ pub struct PolicyEntry {
 pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry::new::<BaseConfig>("base", "demand paging with 4 KiB pages"),
     PolicyEntry::new::<DefragmentingThpConfig>("thp", "Linux's transparent huge pages: at first touch, and by khugepaged"),
+    PolicyEntry::new::<TridentConfig>("trident", "Trident: transparent pages of 1 GiB, then 2 MiB, then 4 KiB"),
     PolicyEntry::new::<MthpConfig>("mthp", "Linux's multi-size transparent huge pages, 16 KiB to 2 MiB"),
     PolicyEntry::new::<ReservedThpConfig>("reserved_thp", "huge pages by reservation, made in place when all is touched, as FreeBSD does"),
     PolicyEntry::new::<EagerConfig>("eager", "eager paging: a mapping gets all its memory at once, in few ranges"),

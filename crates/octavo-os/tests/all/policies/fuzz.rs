@@ -3,6 +3,7 @@
 
 use octavo_os::policy::{
     Defrag, DefragmentingThpConfig, HugetlbConfig, MthpConfig, POLICIES, PolicyConfig, ThpConfig,
+    TridentConfig,
 };
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -25,6 +26,18 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             let scan_every_instructions = khugepaged.scan_every_instructions;
             MthpConfig { scan_every_instructions, defrag, ..MthpConfig::default() }.into()
         }
+        "trident" => TridentConfig {
+            largest: PageSize::from_log2(22).expect("4 MiB"),
+            exchange: (choice > 100).then_some(PageSize::BASE),
+            clear_every_instructions: 1,
+            huge: DefragmentingThpConfig {
+                defrag,
+                khugepaged_defrag: choice.is_multiple_of(2),
+                huge: khugepaged,
+            },
+            ..TridentConfig::default()
+        }
+        .into(),
         "hugetlb" => PolicyConfig::from(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
             all_anonymous: Some(PageSize::HUGE),

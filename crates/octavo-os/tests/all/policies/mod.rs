@@ -8,3 +8,5 @@ mod khugepaged;
 mod machine;
 mod others;
 mod reserved_thp;
+mod trident;
+mod trident_naive;

@@ -491,7 +491,11 @@ impl NaiveOs {
 
     /// The page orders of the machine, smallest first.
     fn orders(&self) -> std::vec::IntoIter<u8> {
-        let orders = if self.shape.is_tailored { (0..=18).collect() } else { vec![0, 9, 18] };
+        let orders = match self.policy {
+            NaivePolicy::Trident { largest } => vec![0, 9, largest],
+            _ if self.shape.is_tailored => (0..=18).collect(),
+            _ => vec![0, 9, 18],
+        };
         orders.into_iter()
     }
 

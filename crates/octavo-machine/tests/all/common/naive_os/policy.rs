@@ -14,6 +14,8 @@ pub enum NaivePolicy {
     /// Linux's transparent huge pages, `enabled=always` (`Documentation/admin-guide/mm/transhuge.rst`): the first
     /// touch of an aligned 2 MiB that lies in one mapping and has no page yet gets a huge page, if one is free.
     Thp,
+    /// Trident: a page of the largest order where transparent huge pages would get 2 MiB, then 2 MiB.
+    Trident { largest: u8 },
     /// Huge pages by reservation.
     ReservedThp { percent: u64 },
     /// Tailored page sizes.
@@ -21,10 +23,19 @@ pub enum NaivePolicy {
 }
 
 impl NaivePolicy {
+    /// The orders of pages larger than base pages that a fault may map, largest first.
+    fn fault_orders(self) -> Vec<u8> {
+        match self {
+            NaivePolicy::Thp => vec![9],
+            NaivePolicy::Trident { largest } => vec![largest, 9],
+            _ => Vec::new(),
+        }
+    }
+
     /// The rules of a policy that reserves memory.
     pub(super) fn rules(self) -> Option<Rules> {
         match self {
-            NaivePolicy::Base | NaivePolicy::Thp => None,
+            NaivePolicy::Base | NaivePolicy::Thp | NaivePolicy::Trident { .. } => None,
             NaivePolicy::ReservedThp { percent } => {
                 Some(Rules { percent, smallest: 9, largest: 9, heap: 9, when_mapped: false })
             }
@@ -56,18 +67,20 @@ impl NaiveOs {
         {
             return;
         }
-        let huge = page / 512 * 512..page / 512 * 512 + 512;
-        let fits = range.start <= huge.start && huge.end <= range.end;
-        if self.policy == NaivePolicy::Thp
-            && fits
-            && mapping.wants_huge != Some(false)
-            && self.processes[&process].is_untouched(&huge)
-        {
-            if self.map_new(process, huge.start, 9, mapping.rights) {
-                self.counters.bytes_mapped_untouched += 511 << 12;
-                return;
+        let mut has_missed = false;
+        for order in self.policy.fault_orders() {
+            let pages = 1 << order;
+            let larger = page / pages * pages..(page / pages + 1) * pages;
+            let fits = range.start <= larger.start && larger.end <= range.end;
+            let is_untouched = self.processes[&process].is_untouched(&larger);
+            if fits && mapping.wants_huge != Some(false) && is_untouched {
+                if self.map_new(process, larger.start, order, mapping.rights) {
+                    self.counters.bytes_mapped_untouched += (pages - 1) << 12;
+                    return;
+                }
+                self.counters.fallbacks += u64::from(!has_missed);
+                has_missed = true;
             }
-            self.counters.fallbacks += 1;
         }
         assert!(self.map_new(process, page, 0, mapping.rights), "memory does not run out");
     }
