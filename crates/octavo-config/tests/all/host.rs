@@ -66,11 +66,14 @@ fn every_host_number_names_its_source() {
 
 #[test]
 fn invalid_values_are_rejected_with_one_sentence() {
+    let policies: Vec<_> = Policies::default().iter().map(|policy| policy.name).collect();
     assert_eq!(
         error(&["host.policy=eagr"]),
-        "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \
-         `eagr`: give one of base, thp, mthp, reserved_thp, eager, fixed, first_touch, hugetlb; did \
-         you mean `eager`?"
+        format!(
+            "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy `eagr`: give \
+             one of {}; did you mean `eager`?",
+            policies.join(", ")
+        )
     );
     assert_eq!(
         error(&["host.tlb=none", "host.tlbs_hold=halves"]),
