@@ -39,6 +39,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, PageNumber, PageSize};
 
 use super::atp::queue::Queue;
+use super::behind_tlbs::BehindTlbs;
 use super::leaf_line::{self, seen};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use super::{Conventional, build};
@@ -156,8 +157,11 @@ struct Counts {
     evicted: u64,
 }
 
-impl Morrigan {
-    /// Serves a first-level miss.
+impl BehindTlbs for Morrigan {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
+    }
+
     #[inline(never)]
     fn serve_l1_miss(
         &mut self,
@@ -180,22 +184,9 @@ impl Morrigan {
         }
         Some(translation)
     }
+}
 
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let translation = self.walk(env, page, access, in_first.is_clean())?;
-        self.tlbs.fill_l2(env.asid(), page, translation, in_first);
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        Some(translation)
-    }
-
+impl Morrigan {
     /// The translation of a page that all TLBs miss, from the buffer or by a walk.
     fn find(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
         if self.state.asid != env.asid() {
@@ -296,13 +287,7 @@ impl Morrigan {
 impl Design for Morrigan {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {

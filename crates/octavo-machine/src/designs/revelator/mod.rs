@@ -42,16 +42,17 @@ mod policy;
 mod settings;
 
 use octavo_config::{DesignTable, MachineConfig};
-use octavo_hw::{Asid, ServedBy};
+use octavo_hw::ServedBy;
 use octavo_os::page_table::ENTRIES;
 use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_os::vmas::Pages;
-use octavo_types::{Access, AddrRange, FrameNumber, PageNumber, PhysAddr};
+use octavo_types::{Access, FrameNumber, PageNumber, PhysAddr};
 
 use self::hashes::Hashes;
 use self::policy::{HASHED_TIERS, HashedConfig};
 use self::settings::RevelatorSettings;
 use super::Conventional;
+use super::behind_tlbs::BehindTlbs;
 use super::build::{self, HardwareFormat, Tables};
 use super::registry::{
     Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware,
@@ -60,7 +61,7 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::{Env, WalkPlan, WalkRequest, Walker, guest_page};
 use crate::front::LineAccess;
-use crate::tlb::{Lookup, Translation};
+use crate::tlb::Lookup;
 
 /// Data and page-table entries fetched from hashed frames.
 #[rustfmt::skip]
@@ -114,10 +115,6 @@ impl Walker for EntryPrefetcher {
         plan.walk_radix(request);
     }
 
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
-
     fn report(&self, _: &str, _: &mut Counters) {}
 
     fn uses_walk_caches(&self) -> bool {
@@ -166,44 +163,28 @@ fn translation_cycles(env: &Env) -> u64 {
     charged.lookups + charged.walks
 }
 
-impl Revelator {
-    /// Serves a first-level miss.
-    #[inline(never)]
-    fn serve_l1_miss(
+impl BehindTlbs for Revelator {
+    fn tlbs(&mut self) -> &mut Conventional {
+        &mut self.tlbs
+    }
+
+    /// Finds nothing, but sends the prefetches.
+    fn look_up_behind(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-    ) -> Option<Translation> {
-        let in_second = self.tlbs.look_up_l2(env, page, access);
-        if let Lookup::Hit(translation) = in_second {
-            return Some(translation);
-        }
+        in_second: &Lookup,
+    ) -> Lookup {
         let is_miss = matches!(in_second, Lookup::Miss);
         if is_miss && self.settings.data && access.kind() != Access::Fetch {
             self.prefetch(env, page, access);
         }
-        let translation = self.walk(env, page, access, in_second.is_clean())?;
-        self.tlbs.fill_l2(env.asid(), page, translation, in_second);
-        self.tlbs.fill_l1(env.asid(), page, translation, access);
-        Some(translation)
+        Lookup::Miss
     }
+}
 
-    /// Replaces a first-level entry that does not permit the access by the result of a walk.
-    #[inline(never)]
-    fn serve_permission_miss(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
-        let translation = self.walk(env, page, access, in_first.is_clean())?;
-        self.tlbs.fill_l2(env.asid(), page, translation, in_first);
-        self.tlbs.replace_l1(env.asid(), page, translation, access);
-        Some(translation)
-    }
-
+impl Revelator {
     /// Prefetches the line of an access from each candidate frame of its page.
     fn prefetch(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) {
         self.find_candidates(env, page);
@@ -270,13 +251,7 @@ impl Revelator {
 impl Design for Revelator {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let page = env.page(access);
-        let translation = match self.tlbs.look_up_l1(env, page, access) {
-            Lookup::Hit(translation) => translation,
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
-            held => self.serve_permission_miss(env, page, access, held)?,
-        };
-        Some(translation.frame_of(page))
+        self.translate_behind_tlbs(env, access)
     }
 
     fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {

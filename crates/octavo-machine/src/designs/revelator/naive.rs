@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use octavo_config::MachineConfig;
-use octavo_hw::{Asid, Served, ServedBy};
+use octavo_hw::{Served, ServedBy};
 use octavo_os::frames::{Frames, OutOfMemory};
 use octavo_os::page_table::{DesignCounter, NodePlace};
 use octavo_os::policy::{Fault, OsConfig, Policy, PolicyConfig, PolicySettings};
 use octavo_os::vmas::Pages;
 use octavo_os::{Memory, Placement, ProcessId};
 use octavo_trace::splitmix;
-use octavo_types::{Access, AddrRange, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
+use octavo_types::{Access, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -134,10 +134,6 @@ impl Walker for NaiveWalker {
         }
         plan.walk_radix(request);
     }
-
-    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
-
-    fn clear(&mut self) {}
 
     fn report(&self, _: &str, _: &mut Counters) {}
 
