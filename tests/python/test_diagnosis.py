@@ -59,3 +59,12 @@ def test_a_program_that_got_no_pages_of_hugetlbfs_is_named() -> None:
     assert refused is not None
     assert (refused.program, refused.page_size, refused.pages) == ("./a b", 2 << 20, 3)
     assert refused_pages("octavo tracer: /bin/a ran untraced: no /proc") is None
+    assert refused_pages(f"octavo tracer: {asked.replace('2048', '0')}") is None
+    assert refused_pages(f"octavo tracer: {asked.replace('4194305', 5000 * '9')}") is None
+
+
+def test_a_failure_is_told_before_memory_that_the_program_went_on_without() -> None:
+    asked = "octavo tracer: a asked for 5 bytes in pages of hugetlbfs (4 KiB each) and got none"
+    assert first_line(f"==7== {asked}\n==7== the ring is gone.\n") == "the ring is gone"
+    assert first_line(asked) == asked
+    assert first_line("") is None

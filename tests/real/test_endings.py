@@ -239,5 +239,5 @@ def test_pages_of_hugetlbfs_that_a_program_does_not_get_are_named(octavo: Octavo
     assert (traced.status, traced.stdout) == (0, b"refused\nrefused\n")
     (warning,) = traced.run["warnings"]
     assert "asked for 32 GiB in 2 MiB pages of hugetlbfs (MAP_HUGETLB) and got none" in warning
-    assert "needs 16,384 free ones" in warning
+    assert "needs 16,384 of them free" in warning
     assert POOL in warning

@@ -63,35 +63,35 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "calls"
 
 
-def kernel_seconds(octavo: Octavo, calls: Path, name: str, count: int) -> float:
-    """The time that the result has for this many calls."""
-    runs = [octavo([calls, name, str(times)]) for times in (0, count)]
-    before, after = (run.document["advice"][0]["kernel_seconds"] for run in runs if run.document)
-    return float(after - before)
+def kernel_seconds(octavo: Octavo, calls: Path, name: str, count: int) -> tuple[float, float]:
+    """The time that the result has for this many calls, and the time that the kernel says they
+    took in the same run.
+    """
+    start, whole = (octavo([calls, name, str(times)]) for times in (0, count))
+    assert start.document is not None
+    assert whole.document is not None
+    before, after = (run.document["advice"][0]["kernel_seconds"] for run in (start, whole))
+    return after - before, float(whole.stdout)
 
 
-def native_seconds(calls: Path, name: str, count: int) -> float:
-    """The time that they take natively."""
-    done = subprocess.run(
-        [calls, name, str(count)], check=True, capture_output=True, text=True, timeout=60
-    )
-    return float(done.stdout)
-
-
-@pytest.mark.parametrize(("name", "count"), [("read", 5000), ("send", 20_000), ("protect", 5000)])
-def test_system_calls_take_what_they_take_natively(
-    octavo: Octavo, calls: Path, name: str, count: int
+@pytest.mark.parametrize(
+    ("name", "count", "least"), [("read", 5000, 0.7), ("send", 20_000, 0.4), ("protect", 5000, 0.7)]
+)
+def test_system_calls_take_what_the_kernel_says(
+    octavo: Octavo, calls: Path, name: str, count: int, least: float
 ):
     """The work of Valgrind's core does not count: of each of the 500 parts of a message it writes
-    a description, and after mprotect it may read symbols.
+    a description, and after mprotect it may read symbols. The kernel's figure has the system calls
+    that lock the core, two for each that may wait.
     """
-    took = native_seconds(calls, name, count)
-    assert 0.7 * took < kernel_seconds(octavo, calls, name, count) < 1.4 * took
+    found, took = kernel_seconds(octavo, calls, name, count)
+    assert least * took < found < 1.4 * took
 
 
 def test_sleeps_take_no_time(octavo: Octavo, calls: Path):
     """A thread that sleeps between pieces of work sleeps more often in a slower program."""
-    assert kernel_seconds(octavo, calls, "sleep", 2000) < 0.002
+    found, took = kernel_seconds(octavo, calls, "sleep", 2000)
+    assert found < took / 4
 
 
 def test_kernel_time_of_a_part_by_instructions_is_unknown(octavo: Octavo, calls: Path):

@@ -246,7 +246,7 @@ impl Memory {
         self.process(process).table.next(from, end).is_none()
     }
 
-    /// Maps a page at newly allocated, zeroed memory.
+    /// Maps a page at newly allocated, zeroed memory, of which one base page is touched.
     ///
     /// # Errors
     ///
@@ -267,6 +267,7 @@ impl Memory {
             return Err(error);
         }
         self.zeroed(frame, base_pages(size));
+        self.counters.bytes_mapped_untouched += (base_pages(size) - 1) * PageSize::BASE.bytes();
         Ok(())
     }
 

@@ -264,11 +264,16 @@ def advice_records(
 def refusal_warning(refused: RefusedPages, host: HugePages) -> str:
     """A program gets none of the pages of hugetlbfs that it asks for; the line reserves them."""
     needed = needed_pool(host, refused.pages, refused.page_size) or {}
-    lines = "".join(f" `{write_setting(*one)}` reserves them." for one in needed.items())
+    lines = "".join(
+        f" `{write_setting(file, value)}` reserves them."
+        if value != host.settings[file]
+        else " Now they are free."
+        for file, value in needed.items()
+    )
     return (
         f"HUGETLB: {refused.program} asked for {format_bytes(refused.bytes)} in "
         f"{format_bytes(refused.page_size)} pages of hugetlbfs (MAP_HUGETLB) and got none: it "
-        f"needs {refused.pages:,} free ones.{lines}"
+        f"needs {refused.pages:,} of them free.{lines}"
     )
 
 

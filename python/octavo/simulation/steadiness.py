@@ -27,7 +27,8 @@ def steadiness_notes(designs: Sequence[Simulated], interval_instructions: int) -
         if not 1 / _STEADY <= ratio <= _STEADY:
             yield (
                 f"Not steady: in the second half of the intervals, {one.design} takes {ratio:.2f} "
-                "times the cycles of the first half. All results are of both; --warm-up leaves out "
-                "the beginning, --skip-instructions and --max-instructions choose a part."
+                "times the cycles of the first half, as the program changes or caches are empty at "
+                "the beginning. All results are of both; --warm-up leaves out the beginning, "
+                "--skip-instructions and --max-instructions choose a part."
             )
             return

@@ -26,7 +26,9 @@ _CONFINED = re.compile(r"^octavo tracer: (.+ confined its system calls .+)", re.
 _UNTRACED = re.compile(r"^octavo tracer: (.+) ran untraced: (.+)", re.M)
 _LACKS_ROOM = re.compile(r"^octavo tracer: (.+ of address space in one piece .+)", re.M)
 _REFUSED_PAGES = re.compile(
-    r"^octavo tracer: (.+) asked for (\d+) bytes in pages of hugetlbfs \((\d+) KiB each\)", re.M
+    r"^octavo tracer: (.+) asked for (\d{1,20}) bytes in pages of hugetlbfs "
+    r"\(([1-9]\d{0,14}) KiB each\)",
+    re.M,
 )
 _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
 
@@ -182,5 +184,9 @@ def _bare(diagnostics: str) -> str:
 
 
 def first_line(diagnostics: str) -> str | None:
-    """The first line that is not empty, for messages that `diagnose` does not know."""
-    return next((line.rstrip(".") for line in _bare(diagnostics).splitlines() if line), None)
+    """The first line that is not empty, for messages that `diagnose` does not know. Lines about
+    refused memory come last, as programs go on without it.
+    """
+    lines = [line.rstrip(".") for line in _bare(diagnostics).splitlines() if line]
+    lines.sort(key=lambda line: any(one.match(line) for one in (_REFUSED_PAGES, _LACKS_ROOM)))
+    return next(iter(lines), None)

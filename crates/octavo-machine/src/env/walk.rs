@@ -52,7 +52,7 @@ impl WalkReads for EntryReads<'_> {
         Some((read_entry(self.caches, self.lines, at, self.walker), at))
     }
 
-    fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
+    fn prefetch(&mut self, at: PhysAddr, _: bool) -> Option<(u32, PhysAddr)> {
         Some((self.walker.prefetch(self.caches, self.lines, at), at))
     }
 

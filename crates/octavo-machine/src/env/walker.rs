@@ -34,6 +34,9 @@ pub struct WalkPlan {
     pub prefetches: Prefetches,
     /// Cycles from the first probe until they are requested.
     pub prefetch_start_cycles: u32,
+    /// Whether hardware requests them in the frames of a host that its placement lets it
+    /// [assume](octavo_os::Placement::assumed_frame).
+    pub assumes_frames: bool,
 }
 
 /// The addresses of entries that a walk prefetches.
@@ -52,9 +55,9 @@ pub(super) trait WalkReads {
         self.read(at, is_entry)
     }
 
-    /// Prefetches the line of an entry. Returns as [`WalkReads::read`] does, or `None` if hardware does not know the
-    /// address.
-    fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)>;
+    /// Prefetches the line of an entry, with `assumes_frames` in an assumed frame of a host. Returns as
+    /// [`WalkReads::read`] does, or `None` if hardware does not know the address.
+    fn prefetch(&mut self, at: PhysAddr, assumes_frames: bool) -> Option<(u32, PhysAddr)>;
 
     /// Counts a prefetched entry that the walk reads.
     fn use_prefetch(&mut self);
@@ -69,9 +72,13 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn send(prefetches: Prefetches, start_cycles: u32, reads: &mut impl WalkReads) -> Self {
+    fn send(
+        prefetches: Prefetches,
+        (start_cycles, assumes_frames): (u32, bool),
+        reads: &mut impl WalkReads,
+    ) -> Self {
         let lines = prefetches.map(|at| {
-            let (latency_cycles, place) = reads.prefetch(at?)?;
+            let (latency_cycles, place) = reads.prefetch(at?, assumes_frames)?;
             Some((place, latency_cycles))
         });
         InFlight { start_cycles, lines }
@@ -148,11 +155,16 @@ impl WalkPlan {
         self.background.clear();
         (self.group, self.entry, self.start_cycles) = (0, None, 0);
         (self.prefetches, self.prefetch_start_cycles) = (Prefetches::default(), 0);
+        self.assumes_frames = false;
     }
 
     /// As [`Planned::execute`].
     fn execute(&self, reads: &mut impl WalkReads) -> Option<u32> {
-        let in_flight = InFlight::send(self.prefetches, self.prefetch_start_cycles, reads);
+        let in_flight = InFlight::send(
+            self.prefetches,
+            (self.prefetch_start_cycles, self.assumes_frames),
+            reads,
+        );
         let (mut total, mut slowest, mut group) = (0, 0, 0);
         for probe in &self.probes {
             if probe.group != group {
@@ -261,7 +273,7 @@ fn execute_prefetching(
     prefetches: Prefetches,
     reads: &mut impl WalkReads,
 ) -> Option<u32> {
-    let in_flight = InFlight::send(prefetches, 0, reads);
+    let in_flight = InFlight::send(prefetches, (0, false), reads);
     let steps = walk.steps();
     let mut latency_cycles = 0;
     for (number, step) in steps.iter().enumerate().skip(first) {
@@ -394,7 +406,7 @@ mod tests {
             Some(self.look_up(at))
         }
 
-        fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
+        fn prefetch(&mut self, at: PhysAddr, _: bool) -> Option<(u32, PhysAddr)> {
             (!self.cannot_prefetch).then(|| self.look_up(at))
         }
 

@@ -30,8 +30,7 @@ use workers::{Machines, Workers};
 const BATCH_ACCESSES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 
 /// Approximate number of accesses per batch for designs with code outside of the simulator, which may need milliseconds
-/// for an access: an interrupted simulation first plays the batches that wait. The first batches are shorter, so that
-/// this takes no longer than the simulation has taken so far.
+/// for an access: an interrupted simulation first plays the batches that wait. The first batches are shorter.
 const BATCH_ACCESSES_OUTSIDE: usize = 1 << 8;
 const FIRST_BATCH_ACCESSES_OUTSIDE: usize = 1 << 4;
 

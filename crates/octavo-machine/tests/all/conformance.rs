@@ -26,10 +26,8 @@ fn folder() -> PathBuf {
 
 /// An instruction at an address, with or without data.
 fn segment(at: VirtAddr, data: Option<ItemKind>) -> Segment {
-    let item =
-        |kind, size_bytes, addr| Item { kind, guarded: false, atomic: false, size_bytes, addr };
-    let data = data.map(|kind| item(kind, 8, VirtAddr::NULL));
-    let items = [item(ItemKind::Fetch, 4, at)].into_iter().chain(data).collect();
+    let data = data.map(|kind| Item::new(kind, 8, VirtAddr::NULL));
+    let items = [Item::new(ItemKind::Fetch, 4, at)].into_iter().chain(data).collect();
     Segment::new(items, Vec::new()).unwrap()
 }
 

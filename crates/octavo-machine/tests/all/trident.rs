@@ -72,6 +72,7 @@ fn host_exchanges_memory_of_pages_that_become_one() {
         ("2MiB", "thp", [0, ALL, 1, 1], 0),
         ("2MiB", "base", [0, ALL, 1, 1], 0),
         ("2MiB", "trident", [ALL, 0, 1, 0], 0),
+        ("2MiB", "trident:exchange=2MiB", [ALL, 0, 1, 0], 0),
         ("none", "thp", [ALL, 0, 0, 0], PAGES - 1),
         ("none", "base", [ALL, 0, 0, 0], PAGES - 1),
     ] {
@@ -88,6 +89,8 @@ fn host_exchanges_memory_of_pages_that_become_one() {
         assert_eq!(get(&before, names), expected, "{exchange} {host}");
         assert_eq!(before.get("os.pages.1GiB", "mapped"), Some(2));
         assert_eq!(after.get("host.os", "faults"), Some(host_faults), "{exchange} {host}");
+        // Below the host there is nobody to ask.
+        assert_eq!(after.get("host.os", "bytes_exchanged"), None, "{exchange} {host}");
         assert_eq!(after.get("os", "faults"), Some(0));
     }
 }

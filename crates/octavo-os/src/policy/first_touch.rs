@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::texts::page_size;
 use super::{Fault, Policy, PolicySettings};
 use crate::frames::OutOfMemory;
-use crate::memory::{Memory, around, base_pages};
+use crate::memory::{Memory, around};
 
 /// Settings of the first-touch policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,8 +54,6 @@ impl Policy for FirstTouch {
         let fits = fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
         if fits && memory.is_untouched(process, &pages) {
             if memory.place_new(process, PageNumber::new(pages.start), size, rights).is_ok() {
-                let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
-                memory.counters.bytes_mapped_untouched += untouched;
                 return Ok(());
             }
             memory.counters.fallbacks += 1;

@@ -309,8 +309,6 @@ impl Policy for Thp {
         let fits = fault.mapping.start <= huge.start && huge.end <= fault.mapping.end;
         if fits && self.allows(&fault.vma) && memory.is_untouched(fault.process, &huge) {
             if self.place_huge(memory, fault, PageNumber::new(huge.start)) {
-                let untouched = (base_pages(PageSize::HUGE) - 1) * PageSize::BASE.bytes();
-                memory.counters.bytes_mapped_untouched += untouched;
                 return Ok(());
             }
             memory.counters.fallbacks += 1;

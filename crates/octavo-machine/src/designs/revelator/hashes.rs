@@ -9,8 +9,8 @@ use octavo_types::{FrameNumber, PageNumber};
 /// Most hash functions.
 pub const MAX_FUNCTIONS: u32 = 6;
 
-/// The function for nodes of page tables. (With one of those for pages, a page and the node whose numbers are equal would
-/// compete for a frame, as they do in a guest's memory.)
+/// The function for nodes of page tables: none of those for pages, since a page and a node of the same number, which a
+/// guest's memory has, would compete for one frame.
 const OF_NODES: usize = 7;
 
 /// Counters of the pages that each function has placed.

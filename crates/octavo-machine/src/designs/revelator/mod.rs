@@ -49,7 +49,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, PageNumber, PhysAddr};
 
 use self::hashes::Hashes;
-use self::policy::{HASHED_TIERS, HashedConfig};
+use self::policy::{HASHED_FRAMES, HashedConfig};
 use self::settings::RevelatorSettings;
 use super::Conventional;
 use super::behind_tlbs::BehindTlbs;
@@ -70,7 +70,7 @@ pub const FAMILY: Family = Family {
     policies: &[PolicyEntry::new::<HashedConfig>("hashed", "base pages, each in the first free frame of those that hash functions give")],
     ..Family::new(
         &[TranslationHardware {
-            needs: Some(&Requirement { capability: HASHED_TIERS, is_of_host: false }),
+            needs: Some(&Requirement { capability: HASHED_FRAMES, is_of_host: false }),
             ..TranslationHardware::new("revelator", make)
         }],
         &[NamedDesign { name: "revelator", hardware: "revelator", policy: "hashed", about: "Revelator: data and last entries fetched from hashed frames as a walk begins", figure: "translation" }],
@@ -111,6 +111,7 @@ impl Walker for EntryPrefetcher {
             let entry = request.page.raw() % ENTRIES as u64 * ENTRY_BYTES;
             plan.prefetches[0] = Some(PhysAddr::new(node.start().raw() + entry));
             plan.prefetch_start_cycles = self.hash_cycles;
+            plan.assumes_frames = true;
         }
         plan.walk_radix(request);
     }

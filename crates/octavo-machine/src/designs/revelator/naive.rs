@@ -48,7 +48,11 @@ impl Policy for NaivePolicy {
     fn start(&mut self, memory: &mut Memory) {
         if self.functions > 0 {
             let frames = memory.frames.shape().frames();
-            memory.place_by(Box::new(Tiers { frames, functions: self.functions, log: Vec::new() }));
+            memory.place_by(Box::new(NaiveHashes {
+                frames,
+                functions: self.functions,
+                log: Vec::new(),
+            }));
         }
     }
 
@@ -58,7 +62,7 @@ impl Policy for NaivePolicy {
 }
 
 /// The placement, with the function that has placed each page so far, from 1 on; 0 for none.
-struct Tiers {
+struct NaiveHashes {
     frames: u64,
     functions: u64,
     log: Vec<u64>,
@@ -69,7 +73,7 @@ fn hash(function: u64, process: ProcessId, number: u64, frames: u64) -> u64 {
     splitmix(number ^ u64::from(process.0) << 45 ^ (function - 1) << 61) % frames
 }
 
-impl Tiers {
+impl NaiveHashes {
     fn placed_by(&self, function: u64) -> usize {
         self.log.iter().filter(|placed| **placed == function).count()
     }
@@ -85,7 +89,7 @@ impl Tiers {
     }
 }
 
-impl Placement for Tiers {
+impl Placement for NaiveHashes {
     fn choose(
         &mut self,
         frames: &Frames,
@@ -126,11 +130,12 @@ struct NaiveWalker(u32);
 
 impl Walker for NaiveWalker {
     fn plan(&mut self, request: &WalkRequest<'_>, plan: &mut WalkPlan) {
-        if let Some(tiers) = request.memory.placement::<Tiers>() {
+        if let Some(hashes) = request.memory.placement::<NaiveHashes>() {
             let (node, entry) = (request.page.raw() / 512, request.page.raw() % 512);
-            let frame = hash(8, request.process, node, tiers.frames);
+            let frame = hash(8, request.process, node, hashes.frames);
             plan.prefetches = [Some(PhysAddr::new(4096 * frame + 8 * entry)), None];
             plan.prefetch_start_cycles = self.0;
+            plan.assumes_frames = true;
         }
         plan.walk_radix(request);
     }
@@ -171,13 +176,13 @@ impl Naive {
     /// The candidate frames of a page in the memory of the machine.
     fn candidates(&self, env: &Env, page: PageNumber) -> Vec<u64> {
         let percent = self.settings.min_percent as usize;
-        let Some(tiers) = env.os().memory().placement::<Tiers>() else { return Vec::new() };
-        let own = tiers.likely(env.process(), page.raw(), percent);
+        let Some(hashes) = env.os().memory().placement::<NaiveHashes>() else { return Vec::new() };
+        let own = hashes.likely(env.process(), page.raw(), percent);
         let Some((host, vm)) = env.host_memory() else { return own };
         let mut all = Vec::new();
         for frame in own {
-            if let Some(tiers) = host.placement::<Tiers>() {
-                all.extend(tiers.likely(vm, frame, percent));
+            if let Some(hashes) = host.placement::<NaiveHashes>() {
+                all.extend(hashes.likely(vm, frame, percent));
             }
         }
         all

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::hashes::{Hashes, MAX_FUNCTIONS};
 
 /// Frames of pages and of nodes of page tables are given by hash functions.
-pub const HASHED_TIERS: Capability = Capability("frames that hash functions give");
+pub const HASHED_FRAMES: Capability = Capability("frames that hash functions give");
 
 /// Settings of the placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl PolicySettings for HashedConfig {
     }
 
     fn capabilities(&self) -> &'static [Capability] {
-        &[HASHED_TIERS]
+        &[HASHED_FRAMES]
     }
 
     fn check(&self) -> Result<(), String> {

@@ -335,6 +335,7 @@ impl NaiveCa {
                     .map_run(fault.process, &pages, frame, PageSize::HUGE, fault.vma.rights)
                     .is_ok()
                 {
+                    memory.counters.bytes_mapped_untouched += 511 * 4096;
                     return true;
                 }
             }

@@ -146,8 +146,11 @@ impl Ca {
         let Fault { process, mapping, vma, .. } = fault;
         let map_at = |memory: &mut Memory, offset: u64| {
             let frame = FrameNumber::new(huge.start.wrapping_sub(offset));
-            memory.frames.allocate_at(frame, Order::HUGE, Owner::Data)
-                && memory.map_run(*process, huge, frame, PageSize::HUGE, vma.rights).is_ok()
+            let is_mapped = memory.frames.allocate_at(frame, Order::HUGE, Owner::Data)
+                && memory.map_run(*process, huge, frame, PageSize::HUGE, vma.rights).is_ok();
+            let untouched = (base_pages(PageSize::HUGE) - 1) * PageSize::BASE.bytes();
+            memory.counters.bytes_mapped_untouched += if is_mapped { untouched } else { 0 };
+            is_mapped
         };
         let offset = match self.offset(*process, mapping, huge.start) {
             None => self.place_mapping(memory, fault, huge.start),

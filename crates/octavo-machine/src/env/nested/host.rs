@@ -119,6 +119,8 @@ impl Host {
             })
         };
         let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
+        // There is nobody below the host to exchange its memory.
+        os.memory_mut().exchange_from = None;
         let vm_mapped = map_guest_memory(&mut os, guest_bytes);
         let host = Host {
             os: RunningOs::new(os),

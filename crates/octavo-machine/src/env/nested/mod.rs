@@ -91,10 +91,11 @@ impl WalkReads for GuestReads<'_> {
         Some((self.env.read_entry(place), place))
     }
 
-    fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
+    fn prefetch(&mut self, at: PhysAddr, assumes_frames: bool) -> Option<(u32, PhysAddr)> {
         let Env { host, walker, caches, lines, .. } = &mut *self.env;
         let host = host.as_ref().expect("a guest has a host");
-        let place = host.place_in_run(at).or_else(|| host.assumed_place(at))?;
+        let assumed = || host.assumed_place(at).filter(|_| assumes_frames);
+        let place = host.place_in_run(at).or_else(assumed)?;
         Some((walker.prefetch(caches, *lines, place), place))
     }
 
