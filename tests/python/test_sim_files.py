@@ -37,6 +37,7 @@ WITH_SETTINGS = [
     "tps:vector_bits=16",
     "softvm:softvm.l2.bytes=1MiB",
     "conventional+thp:max_ptes_none=0",
+    "trident:exchange=4KiB",
 ]
 TRACE = "synth:zipf?table=16MiB&references=20k"
 """Without register dependences."""
@@ -70,6 +71,9 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             TRACE, virtualised=True, host_policy="base", settings=[f"host.{faults[0]}"]
         ),
         "hashed frames of a host": octavo.sim(TRACE, designs=["base4k"], host_policy="iceberg"),
+        "six hash functions": octavo.sim(
+            TRACE, designs=["conventional+hashed:functions=6"], virtualised=True
+        ),
         "gaps of a host": octavo.sim(
             TRACE, designs=["gtsm"], virtualised=True, settings=[f"host.{faults[0]}"]
         ),
