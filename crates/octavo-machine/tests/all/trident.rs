@@ -89,7 +89,7 @@ fn host_exchanges_memory_of_pages_that_become_one() {
         assert_eq!(get(&before, names), expected, "{exchange} {host}");
         assert_eq!(before.get("os.pages.1GiB", "mapped"), Some(2));
         assert_eq!(after.get("host.os", "faults"), Some(host_faults), "{exchange} {host}");
-        // Below the host there is nobody to ask.
+        // A host copies: no hypervisor exchanges its memory.
         assert_eq!(after.get("host.os", "bytes_exchanged"), None, "{exchange} {host}");
         assert_eq!(after.get("os", "faults"), Some(0));
     }

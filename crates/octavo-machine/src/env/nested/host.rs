@@ -119,7 +119,7 @@ impl Host {
             })
         };
         let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
-        // There is nobody below the host to exchange its memory.
+        // It copies: no hypervisor exchanges its memory.
         os.memory_mut().exchange_from = None;
         let vm_mapped = map_guest_memory(&mut os, guest_bytes);
         let host = Host {
