@@ -143,8 +143,10 @@ pub struct Sim {
     /// Whether dependences are looked for.
     seeks_dependences: bool,
     empty_batch: Batch,
-    /// Approximate number of accesses of the next batch, and of the longest.
-    batch_accesses: [usize; 2],
+    /// Approximate number of accesses of the next batch.
+    batch_accesses: usize,
+    /// Approximate number of accesses of the longest batch.
+    most_batch_accesses: usize,
 }
 
 impl Sim {
@@ -196,6 +198,11 @@ impl Sim {
             machines.extend(more);
         }
         let machine = &config.machine;
+        let (batch_accesses, most_batch_accesses) =
+            match config.designs.iter().any(DesignSpec::is_outside) {
+                true => (FIRST_BATCH_ACCESSES_OUTSIDE, BATCH_ACCESSES_OUTSIDE),
+                false => (BATCH_ACCESSES, BATCH_ACCESSES),
+            };
         let mut sim = Sim {
             front: config::front(machine, stream.filter, stream.notes_sites),
             shape: stream,
@@ -212,10 +219,8 @@ impl Sim {
             has_dependences: false,
             seeks_dependences: true,
             empty_batch: Batch::default(),
-            batch_accesses: match config.designs.iter().any(DesignSpec::is_outside) {
-                true => [FIRST_BATCH_ACCESSES_OUTSIDE, BATCH_ACCESSES_OUTSIDE],
-                false => [BATCH_ACCESSES; 2],
-            },
+            batch_accesses,
+            most_batch_accesses,
             config: config.clone(),
         };
         sim.running = sim.begin(None);
@@ -348,8 +353,8 @@ impl Sim {
     fn submit_batch(&mut self) {
         let batch = self.front.take_batch(std::mem::take(&mut self.empty_batch));
         self.empty_batch = self.machines.play(batch);
-        let [next, most] = self.batch_accesses;
-        self.batch_accesses[0] = most.min(next + next / 16);
+        let longer = self.batch_accesses + self.batch_accesses / 16;
+        self.batch_accesses = longer.min(self.most_batch_accesses);
     }
 
     #[cold]
@@ -455,7 +460,7 @@ impl WordConsumer for Sim {
         process.counts.execution(segment, addresses);
         self.schedule.executed(segment.instructions());
         self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
-        if self.front.len() >= self.batch_accesses[0] {
+        if self.front.len() >= self.batch_accesses {
             self.submit_batch();
         }
     }
