@@ -267,8 +267,13 @@ impl Memory {
             return Err(error);
         }
         self.zeroed(frame, base_pages(size));
-        self.counters.bytes_mapped_untouched += (base_pages(size) - 1) * PageSize::BASE.bytes();
+        self.count_untouched(size);
         Ok(())
+    }
+
+    /// Counts what is untouched of a page of `size`, of which one base page is touched as it is mapped.
+    pub fn count_untouched(&mut self, size: PageSize) {
+        self.counters.bytes_mapped_untouched += (base_pages(size) - 1) * PageSize::BASE.bytes();
     }
 
     /// Maps the base pages of an untouched range, with the permissions of the mapping at its start, at new contiguous

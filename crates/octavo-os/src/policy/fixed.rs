@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::texts::page_size;
 use super::{Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory, Owner};
-use crate::memory::{Memory, ProcessId, around, base_pages};
+use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::Pages;
 
 /// Settings of the fixed-size policy.
@@ -84,8 +84,7 @@ impl Policy for Fixed {
             match memory.frames.allocate_free(Order::of(size), Owner::Data) {
                 Ok(block) => {
                     memory.map_run(process, &pages, block, size, fault.vma.rights)?;
-                    let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
-                    memory.counters.bytes_mapped_untouched += untouched;
+                    memory.count_untouched(size);
                     return Ok(());
                 }
                 Err(_) => memory.counters.fallbacks += 1,

@@ -124,8 +124,7 @@ impl Policy for Hugetlb {
                     let first = PageNumber::new(pages.start);
                     let mapped = memory.map(process, first, size, block, rights);
                     if mapped.is_ok() {
-                        let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
-                        memory.counters.bytes_mapped_untouched += untouched;
+                        memory.count_untouched(size);
                         memory.zeroed(block, base_pages(size));
                         return Ok(());
                     }

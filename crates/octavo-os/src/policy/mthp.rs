@@ -16,7 +16,7 @@ use super::defrag::Defrag;
 use super::texts::page_size;
 use super::{Fault, FaultHuge, Policy, PolicySettings, Thp, ThpConfig};
 use crate::frames::{Order, OutOfMemory};
-use crate::memory::{Memory, around, base_pages};
+use crate::memory::{Memory, around};
 use crate::vmas::Advice;
 
 /// Binary logarithms of the sizes of Linux on x86-64 with 4 KiB pages: 16 KiB to 2 MiB. (Linux's default enables
@@ -134,8 +134,7 @@ impl Policy for Mthp {
                 continue;
             };
             if memory.map_run(process, &pages, block, size, vma.rights).is_ok() {
-                let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
-                memory.counters.bytes_mapped_untouched += untouched;
+                memory.count_untouched(size);
                 return Ok(());
             }
             if memory.process(process).table.leaf(page).is_some() {

@@ -151,8 +151,7 @@ impl Trident {
         if !is_clear {
             memory.zeroed(block, self.order().frames());
         }
-        let untouched = (self.order().frames() - 1) * PageSize::BASE.bytes();
-        memory.counters.bytes_mapped_untouched += untouched;
+        memory.count_untouched(self.config.largest);
         Ok(true)
     }
 

@@ -148,8 +148,9 @@ impl Ca {
             let frame = FrameNumber::new(huge.start.wrapping_sub(offset));
             let is_mapped = memory.frames.allocate_at(frame, Order::HUGE, Owner::Data)
                 && memory.map_run(*process, huge, frame, PageSize::HUGE, vma.rights).is_ok();
-            let untouched = (base_pages(PageSize::HUGE) - 1) * PageSize::BASE.bytes();
-            memory.counters.bytes_mapped_untouched += if is_mapped { untouched } else { 0 };
+            if is_mapped {
+                memory.count_untouched(PageSize::HUGE);
+            }
             is_mapped
         };
         let offset = match self.offset(*process, mapping, huge.start) {
