@@ -451,12 +451,14 @@ static void thread_record(enum octavo_record kind, ThreadId tid)
 
 static void thread_created(ThreadId parent, ThreadId child)
 {
+   threads_created(parent, child);
    thread_record(OCTAVO_THREAD_START, child);
 }
 
 static void thread_ended(ThreadId tid)
 {
    allocations_thread_ended(tid);
+   threads_name(tid);
    thread_record(OCTAVO_THREAD_END, tid);
 }
 
@@ -473,6 +475,7 @@ static void thread_runs(ThreadId tid, ULong blocks_done)
       map_record(start, bytes, 3, 0, OCTAVO_STACK, 0, NULL);
    if (tid != running) {
       running = tid;
+      threads_name(tid);
       thread_record(OCTAVO_THREAD_SWITCH, tid);
    }
 }

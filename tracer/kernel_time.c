@@ -11,8 +11,6 @@
 
 /* CLOCK_THREAD_CPUTIME_ID of clock_gettime. */
 #define THREAD_CPU_CLOCK 3
-/* The core's default limit. */
-#define MOST_THREADS 500
 /* The first ALL_MEASURED calls of a thread are all measured, then one in MEASURED_OF: a prime
    number, so that calls that repeat in turn are measured equally often. */
 #define ALL_MEASURED 4096
@@ -181,7 +179,11 @@ void kernel_time_after(ThreadId tid)
    thread[tid].measured = False;
    /* The clock of a forked child begins again. */
    const ULong least = thread[tid].entered + thread[tid].added;
-   if (thread[tid].entered && thread[tid].left > least)
-      ring_slot->kernel_nanoseconds +=
-         weight(thread[tid].calls - 1) * (thread[tid].left - least);
+   if (!thread[tid].entered || thread[tid].left <= least)
+      return;
+   const ULong time = weight(thread[tid].calls - 1) * (thread[tid].left - least);
+   ring_slot->kernel_nanoseconds += time;
+   struct octavo_thread* of_thread = threads_slot(tid);
+   if (of_thread)
+      of_thread->kernel_nanoseconds += time;
 }

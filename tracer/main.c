@@ -40,6 +40,7 @@ static void print_debug_usage(void)
 static void child_forked(ThreadId tid)
 {
    ring_reopen_in_child(follow_children);
+   threads_forked(tid);
    segments_redefine();
    allocations_describe_stacks();
    events_describe_process();
@@ -52,6 +53,7 @@ static void post_options(void)
    ring_open(session_fd);
    segments_init();
    windows_init();
+   threads_init();
    events_init();
    allocations_init(allocation_frames > 0 ? (UInt)allocation_frames : 0);
    VG_(atfork)(NULL, NULL, child_forked);

@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 8u
+#define OCTAVO_RING_VERSION 9u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -47,6 +47,9 @@
 /* A superblock or a record is at most this long; a chunk is left when less than this is free. */
 #define OCTAVO_SLACK_WORDS 2048u
 #define OCTAVO_EXEC_NAME_BYTES 1024u
+/* Threads of an image that a slot describes, and bytes of a name, which are those of the kernel. */
+#define OCTAVO_THREADS 96u
+#define OCTAVO_THREAD_NAME_BYTES 16u
 
 enum octavo_slot_state { OCTAVO_SLOT_FREE = 0, OCTAVO_SLOT_CLAIMED = 1, OCTAVO_SLOT_OPEN = 2 };
 
@@ -68,6 +71,13 @@ struct octavo_session {
    uint64_t elapsed_milliseconds;
 };
 
+struct octavo_thread {
+   /* Of the thread's system calls, as `kernel_nanoseconds` of the slot. */
+   uint64_t kernel_nanoseconds;
+   /* The last name known; empty: the name of the program. */
+   char name[OCTAVO_THREAD_NAME_BYTES];
+};
+
 struct octavo_slot {
    /* Written by the traced process. */
    uint64_t write_address;
@@ -84,7 +94,8 @@ struct octavo_slot {
    /* The mode of seccomp that the process has asked for (1 strict, 2 filter), or 0. The mode
       confines the tracer's own system calls as well. */
    uint32_t seccomp;
-   uint32_t reserved;
+   /* Threads that have begun in this image; in a forked child also the one that forked. */
+   uint32_t threads;
    /* Instructions executed by this image and the images that it comes from; counted where windows
       go by instructions. */
    uint64_t instructions;
@@ -98,6 +109,8 @@ struct octavo_slot {
    /* Written by the traced process before an exec: the argv[0] for the new image, where Valgrind
       puts the path. Empty: the path stays. */
    char exec_name[OCTAVO_EXEC_NAME_BYTES];
+   /* Written by the traced process: the first threads, in the order in which they began. */
+   struct octavo_thread thread[OCTAVO_THREADS];
 };
 
 #define OCTAVO_NO_PARENT 0xffffffffu

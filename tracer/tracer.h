@@ -113,6 +113,20 @@ void allocations_thread_ended(ThreadId tid);
 /* Called when a signal handler is about to run. */
 void allocations_signal(ThreadId tid, Bool alternate_stack);
 
+/* ---- threads.c ---- */
+
+/* The core's default limit. */
+#define MOST_THREADS 500
+void threads_init(void);
+/* Called by the thread `parent`. */
+void threads_created(ThreadId parent, ThreadId child);
+/* In a forked child, whose only thread is `tid`. */
+void threads_forked(ThreadId tid);
+/* Reads the name of the calling thread `tid` again. */
+void threads_name(ThreadId tid);
+/* The thread in the slot; NULL where the slot has no room for it. */
+struct octavo_thread* threads_slot(ThreadId tid);
+
 /* ---- kernel_time.c ---- */
 
 void kernel_time_init(void);

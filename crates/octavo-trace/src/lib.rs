@@ -56,7 +56,7 @@ pub use ring::{
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use splitmix::splitmix;
-pub use stream::{Began, Ended, StreamEnd, StreamIdentity};
+pub use stream::{Began, Ended, NamedThread, StreamEnd, StreamIdentity};
 pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
 pub use threads::start_workers;
 pub use time_slicing::{MAX_PROCESSES, TimeSlicedConsumer, TimeSlicing};

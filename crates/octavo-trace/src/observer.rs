@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ring::{Decoder, FoldedReferences, WordConsumer};
-use crate::stream::{Ended, StreamEnd, StreamIdentity};
+use crate::stream::{Ended, NamedThread, StreamEnd, StreamIdentity};
 use crate::window_log::WindowLog;
 
 /// An observer of a stream: an engine, or a recorder.
@@ -76,6 +76,8 @@ pub struct StreamResult<C> {
     /// Processor time that its system calls took in the kernel while they were traced, estimated;
     /// for our tracer only.
     pub kernel_time: Option<Duration>,
+    /// Its first threads, as [`StreamEnd::threads`].
+    pub threads: Vec<NamedThread>,
     /// The engine with its counts.
     pub consumer: C,
 }
@@ -99,6 +101,7 @@ impl<C> StreamResult<C> {
             fault,
             windows,
             kernel_time: end.kernel_time,
+            threads: end.threads.clone(),
             consumer,
         }
     }

@@ -116,6 +116,15 @@ impl StreamIdentity {
     }
 }
 
+/// A thread of a stream, as its tracer describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedThread {
+    /// Its last name known; empty: that of the program.
+    pub name: String,
+    /// As [`StreamEnd::kernel_time`].
+    pub kernel_time: Duration,
+}
+
 /// How a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEnd {
@@ -128,10 +137,18 @@ pub struct StreamEnd {
     /// Processor time that its system calls took in the kernel while they were traced, estimated,
     /// if its writer recorded this.
     pub kernel_time: Option<Duration>,
+    /// Its first threads, in the order in which they began; in a forked process, the one that
+    /// forked comes first. Empty if its writer did not record them.
+    pub threads: Vec<NamedThread>,
 }
 
 impl StreamEnd {
     /// The end of a stream in traces that do not record it.
-    pub const PLAIN: StreamEnd =
-        StreamEnd { ended: Ended::Exit, exit_code: None, instructions: None, kernel_time: None };
+    pub const PLAIN: StreamEnd = StreamEnd {
+        ended: Ended::Exit,
+        exit_code: None,
+        instructions: None,
+        kernel_time: None,
+        threads: Vec::new(),
+    };
 }

@@ -158,6 +158,7 @@ fn copy<C: Observer>(result: &StreamResult<C>) -> Option<StreamResult<C>> {
         fault: result.fault.clone(),
         windows: result.windows.clone(),
         kernel_time: result.kernel_time,
+        threads: result.threads.clone(),
         consumer: result.consumer.snapshot()?,
     })
 }

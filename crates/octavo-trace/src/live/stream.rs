@@ -14,7 +14,7 @@ use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
 use crate::ring::{Decoder, MOST_BATCHES, Segments, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
-use crate::stream::{Ended, StreamEnd, StreamIdentity};
+use crate::stream::{Ended, NamedThread, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
 use crate::window_log::WindowLog;
 
@@ -117,14 +117,43 @@ impl KernelTime {
         KernelTime { counted: Duration::ZERO, all: Duration::ZERO, is_open }
     }
 
-    /// Takes the time of all calls until now, and whether the region is open from now on. Returns
-    /// the time that counts.
-    fn update(&mut self, all: Duration, is_open: bool) -> Duration {
+    /// Takes the time of all calls until now, and whether the region is open from now on.
+    fn update(&mut self, all: Duration, is_open: bool) {
         if self.is_open {
             self.counted += all.saturating_sub(self.all);
         }
         (self.all, self.is_open) = (all, is_open);
-        self.counted
+    }
+}
+
+/// The kernel time of a stream and of its threads.
+struct KernelTimes {
+    all: KernelTime,
+    threads: Vec<KernelTime>,
+}
+
+impl KernelTimes {
+    fn new(is_open: bool) -> Self {
+        KernelTimes { all: KernelTime::new(is_open), threads: Vec::new() }
+    }
+
+    /// As [`KernelTime::update`], for all calls and for those of each thread.
+    fn update(&mut self, slot: &Slot, is_open: bool) {
+        let was_open = self.all.is_open;
+        self.all.update(slot.kernel_time(), is_open);
+        self.threads.resize_with(slot.threads(), || KernelTime::new(was_open));
+        for (thread, time) in self.threads.iter_mut().enumerate() {
+            time.update(slot.thread_kernel_time(thread), is_open);
+        }
+    }
+
+    /// The threads, with the time of each that counts.
+    fn named(&self, slot: &Slot) -> Vec<NamedThread> {
+        let named = |(thread, time): (usize, &KernelTime)| NamedThread {
+            name: slot.thread_name(thread),
+            kernel_time: time.counted,
+        };
+        self.threads.iter().enumerate().map(named).collect()
     }
 }
 
@@ -148,12 +177,12 @@ pub fn follow_ring<C: Observer>(
     let mut fault = None;
     let mut idle_since = Instant::now();
     let mut until_answer = MOST_BATCHES;
-    let mut kernel_time = KernelTime::new(limits.is_open());
+    let mut kernel_times = KernelTimes::new(limits.is_open());
     loop {
         // In this order: everything written before the end can be read once the end is seen.
         let ended = process.ended() || state.superseded.load(Ordering::Relaxed);
         let asked = seat.is_called();
-        let counted_kernel_time = kernel_time.update(slot.kernel_time(), limits.is_open());
+        kernel_times.update(&slot, limits.is_open());
         let read = slot.read(ended || asked || idle_since.elapsed() > IDLE, |words| {
             if fault.is_none() && !limits.exhausted() {
                 fault = decoder.decode(words, &mut witness).err();
@@ -173,7 +202,8 @@ pub fn follow_ring<C: Observer>(
                     let fault = fault.as_ref().map(ToString::to_string);
                     let end = StreamEnd {
                         ended: Ended::Running,
-                        kernel_time: Some(counted_kernel_time),
+                        kernel_time: Some(kernel_times.all.counted),
+                        threads: kernel_times.named(&slot),
                         ..StreamEnd::PLAIN
                     };
                     let counts = (engine, witness.inner.log());
@@ -205,11 +235,13 @@ pub fn follow_ring<C: Observer>(
         witness.ended()
     };
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
-    let kernel_time = Some(kernel_time.update(slot.kernel_time(), limits.is_open()));
+    kernel_times.update(&slot, limits.is_open());
+    let kernel_time = Some(kernel_times.all.counted);
+    let threads = kernel_times.named(&slot);
     let seccomp = slot.seccomp();
     slot.release();
     identity.name(&decoder);
-    let end = StreamEnd { ended, exit_code, instructions: None, kernel_time };
+    let end = StreamEnd { ended, exit_code, instructions: None, kernel_time, threads };
     let fault = fault.map(|fault| fault.to_string());
     let result = StreamResult::of(identity, &decoder, &end, fault, witness.inner.into_parts());
     Followed { result: finish(&state, &end, result), messages: String::new(), seccomp }
@@ -279,7 +311,10 @@ mod tests {
         let mut time = KernelTime::new(false);
         let updates =
             [(1, false), (2, true), (5, true), (6, false), (9, false), (10, true), (12, true)];
-        let counted = updates.map(|(all, is_open)| time.update(seconds(all), is_open));
+        let counted = updates.map(|(all, is_open)| {
+            time.update(seconds(all), is_open);
+            time.counted
+        });
         assert_eq!(counted, [0, 0, 3, 4, 4, 4, 6].map(seconds));
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::source::Facts;
-use crate::stream::{Began, Ended, StreamEnd, StreamIdentity};
+use crate::stream::{Began, Ended, NamedThread, StreamEnd, StreamIdentity};
 
 /// The longest manifest, or other JSON.
 pub(super) const MAX_JSON_BYTES: u32 = 1 << 24;
@@ -126,6 +126,16 @@ pub struct StreamEnded {
     /// Processor time of system calls in the kernel, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kernel_nanoseconds: Option<u64>,
+    /// The first threads, in the order in which they began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    threads: Vec<ThreadEnded>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ThreadEnded {
+    /// Empty: that of the program.
+    name: String,
+    kernel_nanoseconds: u64,
 }
 
 impl StreamEnded {
@@ -138,6 +148,12 @@ impl StreamEnded {
             references: totals.references,
             words_xxh3_128: format!("{hash:032x}"),
             kernel_nanoseconds: end.kernel_time.map(|time| time.as_nanos() as u64),
+            threads: (end.threads.iter())
+                .map(|thread| ThreadEnded {
+                    name: thread.name.clone(),
+                    kernel_nanoseconds: thread.kernel_time.as_nanos() as u64,
+                })
+                .collect(),
         }
     }
 
@@ -153,6 +169,12 @@ impl StreamEnded {
             exit_code: self.exit_code,
             instructions: Some(self.instructions),
             kernel_time: self.kernel_nanoseconds.map(Duration::from_nanos),
+            threads: (self.threads.iter())
+                .map(|thread| NamedThread {
+                    name: thread.name.clone(),
+                    kernel_time: Duration::from_nanos(thread.kernel_nanoseconds),
+                })
+                .collect(),
         })
     }
 

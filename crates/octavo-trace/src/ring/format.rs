@@ -3,7 +3,7 @@
 use octavo_types::{AddressPlace, Item, ItemKind};
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -11,6 +11,10 @@ pub const CHUNKS: usize = 32;
 pub const CHUNK_BYTES: usize = 128 * 1024;
 pub const CHUNK_WORDS: usize = CHUNK_BYTES / 8;
 pub const SLOT_BYTES: usize = PAGE_BYTES + (1 + CHUNKS) * CHUNK_BYTES;
+/// Threads of an image that a slot describes.
+pub const THREADS: usize = 96;
+pub const THREAD_NAME_BYTES: usize = 16;
+pub const THREAD_BYTES: usize = 8 + THREAD_NAME_BYTES;
 pub const FILE_BYTES: usize = PAGE_BYTES + SLOTS * SLOT_BYTES;
 
 pub const SLOT_FREE: u32 = 0;
@@ -43,8 +47,10 @@ pub mod slot {
     pub const FATAL_SIGNAL: usize = 44;
     pub const CHUNK_WORDS: usize = 48;
     pub const SECCOMP: usize = CHUNK_WORDS + 4 * super::CHUNKS;
+    pub const THREADS_BEGUN: usize = SECCOMP + 4;
     pub const KERNEL_NANOSECONDS: usize = SECCOMP + 16;
     pub const CHUNKS_CONSUMED: usize = 256;
+    pub const THREADS: usize = 512 + 1024;
 }
 
 /// A set bit 63 makes a word a record's header: its kind, and how many payload words follow.

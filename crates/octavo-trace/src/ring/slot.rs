@@ -71,6 +71,29 @@ impl Slot {
         Duration::from_nanos(self.u64(slot::KERNEL_NANOSECONDS).load(Ordering::Relaxed))
     }
 
+    /// The number of threads that the slot describes: the first ones that have begun in the image.
+    pub fn threads(&self) -> usize {
+        let begun = self.u32(slot::THREADS_BEGUN).load(Ordering::Relaxed);
+        format::THREADS.min(begun as usize)
+    }
+
+    /// As [`Slot::kernel_time`], of the calls of one thread.
+    pub fn thread_kernel_time(&self, thread: usize) -> Duration {
+        Duration::from_nanos(self.thread_word(thread, 0))
+    }
+
+    /// The last name known of a thread; empty: that of the program.
+    pub fn thread_name(&self, thread: usize) -> String {
+        let name = [1, 2].map(|word| self.thread_word(thread, word).to_le_bytes()).concat();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    fn thread_word(&self, thread: usize, word: usize) -> u64 {
+        let at = slot::THREADS + thread * format::THREAD_BYTES + 8 * word;
+        self.u64(at).load(Ordering::Relaxed)
+    }
+
     /// Whether the process has confined itself with seccomp, and how.
     pub fn seccomp(&self) -> Option<Seccomp> {
         match self.u32(slot::SECCOMP).load(Ordering::Relaxed) {

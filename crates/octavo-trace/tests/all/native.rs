@@ -8,7 +8,8 @@ use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_trace::sink::{Output, Sink};
 use octavo_trace::source::{Batch, Input, InputOptions, Source, Step, TraceError};
 use octavo_trace::{
-    Began, Encoder, Ended, Manifest, NativeSink, NativeSource, Overview, StreamEnd, StreamIdentity,
+    Began, Encoder, Ended, Manifest, NamedThread, NativeSink, NativeSource, Overview, StreamEnd,
+    StreamIdentity,
 };
 use proptest::prelude::*;
 
@@ -30,12 +31,18 @@ fn identity(stream: u32) -> StreamIdentity {
     }
 }
 
-const END: StreamEnd = StreamEnd {
-    ended: Ended::Exit,
-    exit_code: Some(3),
-    instructions: None,
-    kernel_time: Some(Duration::from_micros(12)),
-};
+fn end() -> StreamEnd {
+    StreamEnd {
+        ended: Ended::Exit,
+        exit_code: Some(3),
+        instructions: None,
+        kernel_time: Some(Duration::from_micros(12)),
+        threads: vec![
+            NamedThread::default(),
+            NamedThread { name: "worker".to_owned(), kernel_time: Duration::from_nanos(7) },
+        ],
+    }
+}
 
 fn manifest() -> Manifest {
     Manifest::recorded(serde_json::json!({"command": ["true"]}))
@@ -51,7 +58,7 @@ fn trace(streams: &[Vec<u64>]) -> Vec<u8> {
         sink.words(number, words).unwrap();
     }
     for number in 0..streams.len() as u32 {
-        sink.end(number, &END).unwrap();
+        sink.end(number, &end()).unwrap();
     }
     sink.finish().unwrap();
     memory.bytes()
@@ -102,8 +109,8 @@ proptest! {
         prop_assert_eq!(&read.words, &streams);
         let numbers = 0..streams.len() as u32;
         prop_assert_eq!(read.began, numbers.clone().map(identity).collect::<Vec<_>>());
-        let ends: Vec<_> = read.ended.iter().map(|(n, end)| (*n, end.ended, end.exit_code)).collect();
-        prop_assert_eq!(ends, numbers.map(|n| (n, END.ended, END.exit_code)).collect::<Vec<_>>());
+        let ends = read.ended.into_iter().map(|(n, end)| (n, StreamEnd { instructions: None, ..end }));
+        prop_assert_eq!(ends.collect::<Vec<_>>(), numbers.map(|n| (n, end())).collect::<Vec<_>>());
     }
 
     #[test]
