@@ -275,6 +275,28 @@ class ProcessCounts(TypedDict):
     stream_hash: str
     """xxh3-128 of the stream's words, 32 hex digits."""
 
+class ThreadWalks(TypedDict):
+    """Page walks of a thread to pages of one size."""
+
+    stream: Literal["fetch", "data"]
+    page_size: int
+    walks: int
+
+class ThreadCounts(TypedDict):
+    """The counts of a thread."""
+
+    number: int | None
+    """From 1, in the order in which threads began; None for all threads after the first 96."""
+    name: str | None
+    """Empty where it is the name of the program; None where it is not known."""
+    kernel_seconds: float | None
+    """As of a process; None where it is not known."""
+    instructions: int
+    missed_lines: int | None
+    """As of a process."""
+    walks: list[ThreadWalks]
+    """Empty without a machine."""
+
 class Process(ProcessCounts):
     """A process image with its misses and its memory."""
 
@@ -286,6 +308,8 @@ class Process(ProcessCounts):
     """Whether memory that was touched outside the counted region is known, too."""
     missed_lines: int | None
     """Roughly, data lines that miss the caches of a core of its own; None without a machine."""
+    by_thread: list[ThreadCounts]
+    """The threads that executed instructions, in the order in which they began."""
     allocations: NotRequired[Allocations]
 
 class Interruptible(TypedDict, total=False):

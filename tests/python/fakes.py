@@ -169,6 +169,7 @@ def process(
         regions=list(regions),
         knows_memory=True,
         missed_lines=None,
+        by_thread=[],
         stream_hash=f"{stream:032x}",
     )
 

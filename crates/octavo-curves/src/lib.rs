@@ -34,7 +34,7 @@ pub use stack::{MAX_ENTRIES, StackCurve};
 pub use study::{
     AllocationSite, Allocations, ArrayShape, AttributedMisses, CodePlace, Curve, Footprint, Levels,
     MachineCurve, MachineTlbs, MissColumn, NamedStack, NotModelled, PageFaults, RegionResult,
-    Study, StudyConfig, TlbsOfSize,
+    Study, StudyConfig, ThreadCounts, TlbsOfSize,
 };
 pub use two_sizes::{
     TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,

@@ -24,6 +24,7 @@ mod page_faults;
 mod pages;
 mod recency;
 mod stream;
+mod threads;
 
 use allocations::Attribution;
 pub use allocations::{
@@ -42,6 +43,7 @@ pub use page_faults::PageFaults;
 use page_faults::{HUGE_PAGES, HugePages, Untouched};
 use stream::{Access, Memory, PageStream, RegionTally};
 pub use stream::{Curve, Levels};
+use threads::{Threads, Totals};
 
 /// Values of `madvise(2)` that free pages.
 const MADV_DONTNEED: u64 = 4;
@@ -113,6 +115,19 @@ pub struct RegionResult {
     pub huge_growth_bytes: u64,
 }
 
+/// The counts of a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadCounts {
+    /// Instructions.
+    pub instructions: u64,
+    /// As [`Study::missed_lines`].
+    pub missed_lines: Option<u64>,
+    /// Page walks for code at each page size of the machine, if there is a machine.
+    pub fetch_walks: Vec<(PageSize, u64)>,
+    /// Page walks for data.
+    pub data_walks: Vec<(PageSize, u64)>,
+}
+
 /// A study under way: a consumer of one stream.
 pub struct Study {
     sizes: Sizes,
@@ -125,6 +140,7 @@ pub struct Study {
     /// The attribution of misses of data to blocks, if the stream reports blocks.
     attribution: Option<Box<Attribution>>,
     counts: Counts,
+    threads: Threads,
     /// The counts at the beginning of the warm-up, during the warm-up.
     before_warming: Option<Box<Checkpoint>>,
 }
@@ -230,6 +246,7 @@ impl Study {
             allocation_wrappers: config.allocation_wrappers.clone(),
             attribution: None,
             counts: Counts::default(),
+            threads: Threads::default(),
             before_warming: None,
             sizes,
         }
@@ -268,6 +285,39 @@ impl Study {
         machine
             .flat_map(|machine| sides.map(|side| curves(machine, side)).into_iter().flatten())
             .collect()
+    }
+
+    /// The counts that are kept by thread.
+    fn thread_totals(&self) -> Totals {
+        let mut totals = vec![self.counts.instructions, self.missed_lines().unwrap_or(0)];
+        if let Some(machine) = self.memory.machine.as_deref() {
+            totals
+                .extend([Side::Fetch, Side::Data].into_iter().flat_map(|side| machine.walks(side)));
+        }
+        totals
+    }
+
+    /// The counts of each thread, in the order in which they began, and of all threads after the
+    /// first 96 together, if there are any. `initial` is the number of threads that no event begins.
+    pub fn threads(&self, initial: u64) -> (Vec<ThreadCounts>, Option<ThreadCounts>) {
+        let sizes: Vec<PageSize> = self
+            .memory
+            .machine
+            .as_deref()
+            .map_or(Vec::new(), |machine| machine.page_sizes().collect());
+        let counts = |totals: Totals| {
+            let (fetch, data) = totals[2..].split_at(sizes.len());
+            let walks =
+                |counts: &[u64]| sizes.iter().copied().zip(counts.iter().copied()).collect();
+            ThreadCounts {
+                instructions: totals[0],
+                missed_lines: self.lines.as_ref().map(|_| totals[1]),
+                fetch_walks: walks(fetch),
+                data_walks: walks(data),
+            }
+        };
+        let (threads, others) = self.threads.results(self.thread_totals(), initial);
+        (threads.into_iter().map(counts).collect(), others.map(counts))
     }
 
     /// Misses of data by allocation site and instruction, if the stream reports blocks. The regions are
@@ -678,6 +728,14 @@ impl Consumer for Study {
             }
         }
         self.counts.event(event);
+        match *event {
+            Event::ThreadStart { thread } => self.threads.begin(thread),
+            Event::ThreadSwitch { thread } => {
+                let totals = self.thread_totals();
+                self.threads.switch(thread, totals);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -745,6 +803,7 @@ impl Observer for Study {
             attribution: (self.attribution.as_ref())
                 .map(|attribution| Box::new(attribution.results_only())),
             counts: self.counts.clone(),
+            threads: self.threads.clone(),
             before_warming: None,
         })
     }
@@ -774,6 +833,8 @@ impl Observer for Study {
             }
             self.counts.roll_back(&before.counts);
         }
+        let totals = self.thread_totals();
+        self.threads.set_warming(warming, totals);
         true
     }
 

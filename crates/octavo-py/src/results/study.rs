@@ -2,9 +2,9 @@
 
 use octavo_curves::{
     AllocationSite, Allocations, CodePlace, Curve, Footprint, MachineCurve, PageFaults,
-    RegionResult, Stream, Study,
+    RegionResult, Stream, Study, ThreadCounts,
 };
-use octavo_trace::{Region, StreamResult};
+use octavo_trace::{NamedThread, Region, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -27,6 +27,7 @@ impl Engine for Study {
         dict.set_item("regions", regions)?;
         dict.set_item("knows_memory", study.knows_memory())?;
         dict.set_item("missed_lines", study.missed_lines())?;
+        dict.set_item("by_thread", by_thread(py, stream)?)?;
         if let Some(found) = study.allocations() {
             dict.set_item("allocations", allocations(py, &found)?)?;
         }
@@ -35,6 +36,39 @@ impl Engine for Study {
         }
         Ok(dict)
     }
+}
+
+/// The `ThreadCounts` of each thread that executed instructions.
+fn by_thread<'py>(py: Python<'py>, stream: &StreamResult<Study>) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    let (threads, others) = stream.consumer.threads(stream.identity.initial_threads());
+    let numbered = threads.iter().zip(1..).map(|(counts, number)| (Some(number), counts));
+    for (number, counts) in numbered.chain(others.iter().map(|counts| (None, counts))) {
+        let ThreadCounts { instructions, missed_lines, fetch_walks, data_walks } = counts;
+        if *instructions == 0 {
+            continue;
+        }
+        let named = number.and_then(|number: usize| stream.threads.get(number - 1));
+        let walks = PyList::empty(py);
+        for (stream, counts) in [("fetch", fetch_walks), ("data", data_walks)] {
+            for (page_size, walked) in counts {
+                walks.append(dict!(py,
+                    stream: stream,
+                    page_size: page_size.bytes(),
+                    walks: walked,
+                ))?;
+            }
+        }
+        list.append(dict!(py,
+            number: number,
+            name: named.map(|NamedThread { name, .. }| name.as_str()),
+            kernel_seconds: named.map(|thread| thread.kernel_time.as_secs_f64()),
+            instructions: instructions,
+            missed_lines: missed_lines,
+            walks: walks,
+        ))?;
+    }
+    Ok(list)
 }
 
 /// Describes each number of a window's counts: the misses of a level.

@@ -381,6 +381,16 @@ impl MachineState {
         }
     }
 
+    /// Misses of the last level so far at each page size.
+    pub fn walks(&self, side: Side) -> Vec<u64> {
+        let misses = &self.misses[side as usize];
+        let last = |(size, state): (usize, &SizeState)| {
+            let at = size * 2 + usize::from(state.second.is_some());
+            misses.iter().skip(at).step_by(self.sizes.len() * 2).sum()
+        };
+        self.sizes.iter().enumerate().map(last).collect()
+    }
+
     /// The misses so far.
     pub fn checkpoint(&self) -> [Vec<u64>; 2] {
         self.misses.clone()
