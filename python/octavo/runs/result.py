@@ -38,6 +38,8 @@ from octavo.analysis.rows import (
     rows_of,
     stream_counters,
 )
+from octavo.analysis.threads import ThreadGroup, thread_groups, thread_records
+from octavo.analysis.threads import sentence as sentence_of_threads
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks, program_of
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -45,7 +47,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.host import reports_free_memory
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
-from octavo.base.units import format_bytes, format_count
+from octavo.base.units import BASE_PAGE, format_bytes, format_count
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import action_to_paste, answer_of
 from octavo.runs.configuration import MEMORY_WARNING
@@ -134,6 +136,7 @@ def advice_records(
     chains: Mapping[int, int] | None = None,
     native: NativeTime | None = None,
     kernel_seconds: float | None = None,
+    threads: Sequence[ThreadGroup] = (),
     is_part: bool = False,
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
@@ -144,8 +147,8 @@ def advice_records(
     so no actions. `runtimes` are those of the processes, by stream number. Regions of `programs`
     are judged together, not in each of their processes. `chains` comes from `exec_chains`. `native`
     is the native time of the counted part, and `kernel_seconds` the time of its system calls; both
-    None where unknown. `is_part` says that only a part of the run was counted. `try_pages` tries
-    page sizes on this kernel.
+    None where unknown. `threads` are the threads of all processes by name. `is_part` says that only
+    a part of the run was counted. `try_pages` tries page sizes on this kernel.
     """
     merged = rows_by_program(rows, programs)
     if native is not None and costs is not None:
@@ -214,6 +217,7 @@ def advice_records(
     of_cases = [one for one in map(subject_of, advice) if one is not None]
     is_server = any(one.is_started_directly and one.runtime.is_server for one in of_cases)
     text, more = overall_text(advice, usable), {}
+    by_thread = thread_records(threads)
     if costs is not None:
         whole = [item.case for item in advice if item.case.region is None]
         run = program_of(merged, whole, native, kernel_seconds or 0.0)
@@ -239,6 +243,9 @@ def advice_records(
             simulation=simulation,
         )
         text = answered.text
+        if native is None:
+            # The native time of each thread is not known.
+            by_thread = thread_records(threads, run, costs, _judged_sizes(records))
         _label_once(costs.label(), text, records)
         is_assumed = costs.source == "preset" and costs.is_of_host
         if is_assumed and answered.is_uncertain:
@@ -252,6 +259,9 @@ def advice_records(
             "walk_costs": costs.record(),
             "assumptions": ASSUMPTIONS,
         }
+    if by_thread:
+        text += sentence_of_threads(by_thread)
+        more["threads"] = by_thread
     answer = {
         "scope": "answer",
         "text": of_what_ran(text, manifest),
@@ -259,6 +269,23 @@ def advice_records(
         **more,
     }
     return [answer, *records]
+
+
+def _judged_sizes(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The page size whose gain was judged for each stream of the whole program: for the streams
+    that are to change, or else for all.
+    """
+    whole = {
+        record["stream"]: record["gain_page_size"]
+        for record in records
+        if record["scope"] == "program" and record.get("gain_page_size")
+    }
+    changed = {
+        record["stream"]: record["usable_page_size"]
+        for record in records
+        if record["stream"] in whole and record["usable_page_size"] > BASE_PAGE
+    }
+    return changed or whole
 
 
 def refusal_warning(refused: RefusedPages, host: HugePages) -> str:
@@ -380,6 +407,7 @@ def finished(
     refused = refused_pages(end_of_program(manifest)["diagnostics"])
     if refused is not None:
         manifest["warnings"].append(refusal_warning(refused, host))
+    kernel_seconds = None if is_sampled else configuration.kernel_seconds(result["processes"])
     advice = advice_records(
         rows,
         configuration.machine,
@@ -392,7 +420,8 @@ def finished(
         programs=programs,
         chains=exec_chains(result["processes"]),
         native=native,
-        kernel_seconds=None if is_sampled else configuration.kernel_seconds(result["processes"]),
+        kernel_seconds=kernel_seconds,
+        threads=thread_groups(result["processes"], kernel_time_counts=kernel_seconds is not None),
         is_part=is_part,
         try_pages=try_pages,
     )
