@@ -196,6 +196,8 @@ pub struct DataItem {
     pub guarded: bool,
     /// How many instructions of the segment are fetched before it.
     pub fetches_before: u32,
+    /// How many references the segment makes before it, were every guarded item to execute.
+    pub references_before: u32,
 }
 
 /// A run of fetches in a segment that fall in one base page.
@@ -276,7 +278,8 @@ impl Segment {
             address_groups += u32::from(place.leads);
             let group =
                 address_groups.checked_sub(1).ok_or(SegmentError::AddressGroup(data.len()))?;
-            let item = DataItem::new(item, instructions, group, place.offset);
+            let before = (instructions, instructions + loads + stores);
+            let item = DataItem::new(item, before, group, place.offset);
             has_guarded |= item.guarded;
             loads += u32::from(item.loads);
             stores += u32::from(item.references - item.loads);
@@ -426,7 +429,8 @@ impl Segment {
 }
 
 impl DataItem {
-    fn new(item: &Item, fetches_before: u32, group: u32, offset: u16) -> Self {
+    /// `before` are the fetches and the references before it.
+    fn new(item: &Item, before: (u32, u32), group: u32, offset: u16) -> Self {
         let (references, loads) = match item.kind {
             ItemKind::Load => (1, 1),
             ItemKind::Store => (1, 0),
@@ -442,7 +446,8 @@ impl DataItem {
             loads,
             stores: loads < references,
             guarded: item.guarded,
-            fetches_before,
+            fetches_before: before.0,
+            references_before: before.1,
         }
     }
 

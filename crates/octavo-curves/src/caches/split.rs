@@ -64,6 +64,7 @@ impl LineSplitter {
 
     /// Adds an execution of a segment to the batch. The caller must first [take](LineSplitter::take) a batch
     /// that is [full](LineSplitter::is_full).
+    #[inline(never)]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let mut data = segment.data().iter().zip(addresses);
         if self.stream == Stream::Data {

@@ -2,7 +2,7 @@
 
 use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
-use super::writer::{FetchMark, NO_CODE, TouchWriter};
+use super::writer::{TouchWriter, mark, marked};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
 use octavo_trace::Stream;
 
@@ -12,9 +12,10 @@ const NO_PAGE: u64 = u64::MAX;
 /// Converts the references of one stream to touches.
 pub struct Splitter {
     stream: Stream,
+    /// Whether fetches and data are distinguished.
+    kinds: bool,
     /// The page of the last touch, as traced, with the mark of a fetch.
     current: u64,
-    mark: FetchMark,
     /// References so far.
     refs: u64,
     batch: Touches,
@@ -27,8 +28,8 @@ impl Splitter {
     pub fn new(stream: Stream) -> Self {
         Splitter {
             stream,
+            kinds: false,
             current: NO_PAGE,
-            mark: FetchMark::default(),
             refs: 0,
             batch: Touches::default(),
             origin: None,
@@ -37,7 +38,7 @@ impl Splitter {
 
     /// Distinguishes fetches and data: each touch is of one kind ([`Touch::is_fetch`]).
     pub fn with_kinds(self) -> Self {
-        Splitter { mark: FetchMark::KEPT, ..self }
+        Splitter { kinds: true, ..self }
     }
 
     /// Records the instruction of each touch in [`Touches::origins`].
@@ -57,13 +58,14 @@ impl Splitter {
 
     /// Adds an execution of a segment to the batch. The caller must first [take](Splitter::take) a batch that is
     /// [full](Splitter::is_full).
-    #[inline]
+    #[inline(always)]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let done = match self.stream {
             _ if self.origin.is_some() || segment.has_guarded() => false,
             Stream::Fetch => return self.fetches(segment, rows),
-            Stream::Data => self.whole::<false>(segment, addresses, rows),
-            Stream::All => self.whole::<true>(segment, addresses, rows),
+            Stream::Data => self.whole::<false, false>(segment, addresses, rows),
+            Stream::All if self.kinds => self.whole::<true, true>(segment, addresses, rows),
+            Stream::All => self.whole::<true, false>(segment, addresses, rows),
         };
         if !done {
             self.items(segment, addresses, rows);
@@ -92,11 +94,12 @@ impl Splitter {
     }
 
     #[inline(always)]
-    fn touch(&mut self, page: u64, flag: u32, mark: FetchMark, rows: &mut Rows) {
-        if page | mark.page != self.current {
-            self.current = page | mark.page;
-            let at = (self.refs - self.batch.start_refs) as u32;
-            self.batch.touches.push(Touch { row: rows.row(page), at: at | flag | mark.at });
+    fn touch(&mut self, page: u64, flag: u32, is_fetch: bool, rows: &mut Rows) {
+        let is_marked = is_fetch && self.kinds;
+        if marked(page, is_marked) != self.current {
+            self.current = marked(page, is_marked);
+            let at = (self.refs - self.batch.start_refs) as u32 | mark(is_marked);
+            self.batch.touches.push(Touch { row: rows.row(page), at: at | flag });
             if let Some(origin) = self.origin {
                 self.batch.origins.push(origin);
             }
@@ -110,43 +113,43 @@ impl Splitter {
         }
         let page = addr.page(PageSize::BASE).raw();
         if addr.raw() % PageSize::BASE.bytes() <= u64::from(item.last_whole_offset) {
-            self.touch(page, 0, FetchMark::default(), rows);
+            self.touch(page, 0, false, rows);
             self.refs += u64::from(item.references);
             return;
         }
         // A modify that spans two pages is a load of both and then a store to both.
         for _ in 0..item.references {
-            self.spanning(page, FetchMark::default(), rows);
+            self.spanning(page, false, rows);
         }
     }
 
     /// Adds a reference that spans a page and the next one.
     #[inline(never)]
-    fn spanning(&mut self, page: u64, mark: FetchMark, rows: &mut Rows) {
-        self.touch(page, 0, mark, rows);
-        self.touch(page.wrapping_add(1), SPILLED, mark, rows);
+    fn spanning(&mut self, page: u64, is_fetch: bool, rows: &mut Rows) {
+        self.touch(page, 0, is_fetch, rows);
+        self.touch(page.wrapping_add(1), SPILLED, is_fetch, rows);
         self.refs += 1;
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn fetches(&mut self, segment: &Segment, rows: &mut Rows) {
         for run in segment.fetch_pages() {
             if run.spilled {
                 // The second half of a reference that is counted already.
                 self.refs -= 1;
-                self.touch(run.page.raw(), SPILLED, self.mark, rows);
+                self.touch(run.page.raw(), SPILLED, true, rows);
                 self.refs += 1;
             }
             if run.fetches > 0 {
-                self.touch(run.page.raw(), 0, self.mark, rows);
+                self.touch(run.page.raw(), 0, true, rows);
                 self.refs += u64::from(run.fetches);
             }
         }
     }
 
     /// Adds all items of a segment, with or without fetches, if no data item spans two pages. Returns whether it did.
-    #[inline(always)]
-    fn whole<const FETCHES: bool>(
+    #[inline(never)]
+    fn whole<const FETCHES: bool, const KINDS: bool>(
         &mut self,
         segment: &Segment,
         addresses: &[VirtAddr],
@@ -156,16 +159,10 @@ impl Splitter {
         self.batch.touches.reserve(2 * (data.len() + pages.len()) + 1);
         let at = (self.refs - self.batch.start_refs) as u32;
         let touches = self.batch.touches.spare_capacity_mut().as_mut_ptr();
-        let Splitter { current, mark, .. } = *self;
-        let writer = TouchWriter { touches, current, at, fetched: 0, mark };
-        let written = match pages {
-            _ if !FETCHES => writer.data::<false>(data, addresses, NO_CODE, rows),
-            // Data before the first fetch are recognised by having no fetches before them.
-            [run] => {
-                let code = (run.page.raw() | mark.page, rows.row(run.page.raw()));
-                let written = writer.data::<true>(data, addresses, code, rows);
-                written.map(|writer| writer.fetches(run.fetches, code))
-            }
+        let writer = TouchWriter::<KINDS> { touches, current: self.current, start: at, at };
+        let written = match pages.len() {
+            _ if !FETCHES => writer.data(data, addresses, rows),
+            1 => writer.one_page(segment, addresses, rows),
             _ => writer.page_by_page(segment, addresses, rows),
         };
         let Some(writer) = written else { return false };
@@ -181,7 +178,7 @@ impl Splitter {
     }
 
     /// Adds the items of a segment one by one.
-    #[inline(always)]
+    #[inline(never)]
     fn items(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let mut data = segment.data().iter().zip(addresses);
         let (fetches, loads) = (self.stream != Stream::Data, self.stream != Stream::Fetch);
@@ -202,10 +199,10 @@ impl Splitter {
         let first = item.addr.page(PageSize::BASE).raw();
         let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1);
         if last.page(PageSize::BASE).raw() == first {
-            self.touch(first, 0, self.mark, rows);
+            self.touch(first, 0, true, rows);
             self.refs += 1;
         } else {
-            self.spanning(first, self.mark, rows);
+            self.spanning(first, true, rows);
         }
     }
 }

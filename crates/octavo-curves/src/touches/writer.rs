@@ -7,43 +7,42 @@ use octavo_types::{DataItem, PageSize, Segment, VirtAddr};
 
 use super::{FETCHED, Row, Rows, SPILLED, Touch};
 
-/// No page of code: fetches make no touches.
-pub(super) const NO_CODE: (u64, Row) = (u64::MAX, Row(0));
-
-/// A writer of the touches of a segment.
+/// A writer of the touches of a segment. `KINDS`: fetches and data are distinguished.
 ///
 /// The next page cannot be predicted, so there is no branch on it: each reference writes its touch,
 /// and the next one overwrites it if the page is the same.
 #[derive(Clone, Copy)]
-pub(super) struct TouchWriter {
+pub(super) struct TouchWriter<const KINDS: bool> {
     /// The place of the next touch. There is room for one at each data item and each run of fetches, one
     /// more before each of them, and one that is discarded.
     pub touches: *mut MaybeUninit<Touch>,
     /// The page of the last touch, as traced, with the mark of a fetch.
     pub current: u64,
-    /// References so far in the batch.
-    pub at: u32,
-    /// Instructions of the segment fetched so far.
-    pub fetched: u32,
-    /// The marks of touches of fetches.
-    pub mark: FetchMark,
-}
-
-/// The marks that distinguish fetches from data; both are 0 if kinds are not distinguished.
-#[derive(Clone, Copy, Default)]
-pub(super) struct FetchMark {
-    /// In the page number that touches are compared by.
-    pub page: u64,
-    /// In [`Touch`].
+    /// References in the batch before the segment.
+    pub start: u32,
+    /// References in the batch so far.
     pub at: u32,
 }
 
-impl FetchMark {
-    /// The marks if kinds are distinguished.
-    pub const KEPT: FetchMark = FetchMark { page: 1 << 63, at: FETCHED };
+/// A page that is fetched from.
+#[derive(Clone, Copy)]
+struct Code {
+    /// Its number, as traced, with the mark of a fetch.
+    page: u64,
+    row: Row,
 }
 
-impl TouchWriter {
+/// The mark of a fetch in the page number that touches are compared by.
+pub(super) const fn marked(page: u64, kinds: bool) -> u64 {
+    if kinds { page | 1 << 63 } else { page }
+}
+
+/// The mark of a fetch in [`Touch`].
+pub(super) const fn mark(kinds: bool) -> u32 {
+    if kinds { FETCHED } else { 0 }
+}
+
+impl<const KINDS: bool> TouchWriter<KINDS> {
     /// Writes a touch. Keeps it if `counts`, and if its page differs from the last one.
     #[inline(always)]
     fn touch(self, page: u64, row: Row, at: u32, counts: bool) -> Self {
@@ -56,21 +55,42 @@ impl TouchWriter {
         TouchWriter { touches, current: select(counts, page, self.current), ..self }
     }
 
-    /// Adds the fetches of the segment up to number `fetched`, if there are any, from the page `code`, which has
-    /// its mark.
+    /// Adds fetches up to reference number `end` of the batch, if there are any.
     #[inline(always)]
-    pub fn fetches(self, fetched: u32, (code, row): (u64, Row)) -> Self {
-        let writer = self.touch(code, row, self.at | self.mark.at, fetched > self.fetched);
-        TouchWriter { at: self.at + (fetched - self.fetched), fetched, ..writer }
+    fn fetches(self, end: u32, code: Code) -> Self {
+        let writer = self.touch(code.page, code.row, self.at | mark(KINDS), end != self.at);
+        TouchWriter { at: end, ..writer }
     }
 
-    /// Adds data items, between fetches from the page `code`. Returns `None` if an item spans two pages.
+    /// Adds data items without the fetches between them. Returns `None` if an item spans two pages.
     #[inline(always)]
-    pub fn data<const FETCHES: bool>(
+    pub fn data(self, data: &[DataItem], addresses: &[VirtAddr], rows: &mut Rows) -> Option<Self> {
+        self.items(data, addresses, None, rows)
+    }
+
+    /// Adds a segment that is fetched from one page. Returns `None` if a data item spans two pages.
+    #[inline(always)]
+    pub fn one_page(
+        self,
+        segment: &Segment,
+        addresses: &[VirtAddr],
+        rows: &mut Rows,
+    ) -> Option<Self> {
+        let page = segment.fetch_pages()[0].page.raw();
+        let code = Code { page: marked(page, KINDS), row: rows.row(page) };
+        let writer = self.items(segment.data(), addresses, Some(code), rows)?;
+        let all = segment.instructions() + segment.loads() + segment.stores();
+        Some(writer.fetches(self.start + all, code))
+    }
+
+    /// Adds data items, and the fetches before each of them from `code`. Returns `None` if an item spans two
+    /// pages.
+    #[inline(always)]
+    fn items(
         self,
         data: &[DataItem],
         addresses: &[VirtAddr],
-        code: (u64, Row),
+        code: Option<Code>,
         rows: &mut Rows,
     ) -> Option<Self> {
         let mut writer = self;
@@ -80,8 +100,8 @@ impl TouchWriter {
                 return None;
             }
             let row = rows.row(page);
-            if FETCHES {
-                writer = writer.fetches(item.fetches_before, code);
+            if let Some(code) = code {
+                writer = writer.fetches(self.start + item.references_before, code);
             }
             writer = writer.touch(page, row, writer.at, true);
             writer.at += u32::from(item.references);
@@ -89,7 +109,8 @@ impl TouchWriter {
         Some(writer)
     }
 
-    /// Adds a segment that is fetched from several pages, or from none.
+    /// Adds a segment that is fetched from several pages, or from none. Returns `None` if a data item spans two
+    /// pages.
     #[inline(never)]
     pub fn page_by_page(
         self,
@@ -102,20 +123,21 @@ impl TouchWriter {
         let before = segment.data().len() - in_runs as usize;
         let (first, mut data) = segment.data().split_at(before);
         let (first_addresses, mut addresses) = addresses.split_at(before);
-        let mut writer = self.data::<false>(first, first_addresses, NO_CODE, rows)?;
-        let mut fetched = 0;
+        let mut writer = self.data(first, first_addresses, rows)?;
         for run in pages {
-            let code = (run.page.raw() | writer.mark.page, rows.row(run.page.raw()));
+            let page = run.page.raw();
+            let code = Code { page: marked(page, KINDS), row: rows.row(page) };
             if run.spilled {
                 // The second half of a reference that is counted already.
-                let at = (writer.at - 1) | SPILLED | writer.mark.at;
-                writer = writer.touch(code.0, code.1, at, true);
+                let at = (writer.at - 1) | SPILLED | mark(KINDS);
+                writer = writer.touch(code.page, code.row, at, true);
             }
             let (run_data, other_data) = data.split_at(run.data as usize);
             let (run_addresses, other_addresses) = addresses.split_at(run.data as usize);
-            writer = writer.data::<true>(run_data, run_addresses, code, rows)?;
-            fetched += run.fetches;
-            writer = writer.fetches(fetched, code);
+            let in_data: u32 = run_data.iter().map(|item| u32::from(item.references)).sum();
+            let end = writer.at + run.fetches + in_data;
+            writer = writer.items(run_data, run_addresses, Some(code), rows)?;
+            writer = writer.fetches(end, code);
             (data, addresses) = (other_data, other_addresses);
         }
         Some(writer)
