@@ -135,10 +135,15 @@ fn options() -> Options {
                 options.instructions = value().split(',').map(parse).collect();
             }
             "--kernels" => {
-                // Selected by prefix. Splitting is always measured, since the others are net of it.
+                // Selected by name or prefix. Splitting is always measured, since the others are net of it.
                 let wanted = value();
-                let is_wanted =
-                    |name: &str| wanted.split(',').any(|prefix| name.starts_with(prefix));
+                let is_wanted = |name: &str| {
+                    let mut wanted = wanted.split(',');
+                    wanted.any(|wanted| match KERNELS.contains(&wanted) {
+                        true => name == wanted,
+                        false => name.starts_with(wanted),
+                    })
+                };
                 options.kernels.retain(|name| *name == KERNELS[0] || is_wanted(name));
             }
             _ => options.files.push(argument),

@@ -2,12 +2,12 @@
 
 use super::order::{NO_ID, Order};
 
-/// The order of one page size, or the deeper part of it.
+/// The pages that have left the list of one page size, in order.
 pub struct Counted {
     /// The order.
     pub order: Order,
     /// Look-ups by the depth of the page, less one.
-    pub found: Vec<u64>,
+    found: Vec<u64>,
     /// Look-ups of new pages.
     pub pages: u64,
 }
@@ -22,31 +22,16 @@ impl Counted {
     /// Looks up `wanted` and removes it, and inserts `pushed` unless it is [`NO_ID`].
     #[inline(always)]
     pub fn swap(&mut self, wanted: u32, pushed: u32) {
-        if let Some(slot) = self.look_up(wanted) {
-            // The lists before this order are full, so that `pushed` is a page.
+        if let Some(slot) = self.order.slot(wanted) {
+            self.found[self.order.depth(slot) as usize - 1] += 1;
+            // The list before this order is full, so that `pushed` is a page.
             self.order.replace(slot, pushed);
-        } else if pushed != NO_ID {
-            self.order.push(pushed);
+        } else {
+            self.pages += u64::from(self.order.is_new(wanted));
+            if pushed != NO_ID {
+                self.order.push(pushed);
+            }
         }
-    }
-
-    /// Looks a page up and moves it to the newest slot, whose owner the caller must set.
-    #[inline(always)]
-    pub fn use_unowned(&mut self, id: u32) {
-        match self.look_up(id) {
-            Some(slot) => self.order.replace_unowned(slot),
-            None => self.order.push_unowned(),
-        }
-    }
-
-    #[inline(always)]
-    fn look_up(&mut self, id: u32) -> Option<u32> {
-        let slot = self.order.slot(id);
-        match slot {
-            Some(slot) => self.found[self.order.depth(slot) as usize - 1] += 1,
-            None => self.pages += u64::from(self.order.is_new(id)),
-        }
-        slot
     }
 
     /// The number of `touches` that are not found down to each depth.

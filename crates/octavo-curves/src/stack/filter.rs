@@ -1,56 +1,57 @@
 //! Filters out touches that alternate between two pages before any list is searched.
 //!
 //! Most touches of programs alternate between two pages, one of code and one of data. Such a page is
-//! at depth 2 at every page size at which the two differ, and the order of all other pages does not
-//! change. So these touches are only counted.
+//! at depth 2 at every page size at which the two differ, at depth 1 at the others, and the order of all
+//! other pages does not change. So these touches are only counted.
 
+use octavo_types::Instructions;
+
+use crate::sets::lanes::Machine;
+use crate::sets::run::{Work, run};
 use crate::touches::{Row, Rows, Touch};
 
-/// A row, and the id of its page at the size of the filter.
-#[derive(Clone, Copy)]
-struct Page {
-    row: Row,
-    id: u32,
-}
+/// No touch has this row.
+const NO_ROW: u32 = u32::MAX;
 
-/// No page has this id.
-const NO_PAGE: Page = Page { row: Row(u32::MAX), id: u32::MAX };
-
-/// Removes touches that alternate between two pages.
+/// Removes touches of the page touched two touches before.
 pub struct Filter {
-    /// The two pages touched last, and then the touches of one chunk without immediate repeats.
-    pages: Vec<Page>,
-    /// The kept touches, and their indexes in `pages`.
-    kept: Vec<(Row, u32)>,
+    /// The rows touched last, two of the chunk before, and then those of the chunk.
+    rows: Vec<u32>,
+    /// The kept touches, by their index in the chunk.
+    kept: Vec<u32>,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Filter { pages: vec![NO_PAGE; 2], kept: Vec::new() }
+        Filter { rows: vec![NO_ROW; 2], kept: Vec::new() }
     }
 }
 
 impl Filter {
     /// Filters the next touches by their pages of size number `size`, which must be the smallest size in use.
-    #[inline(always)]
-    pub fn process(&mut self, touches: &[Touch], rows: &Rows, size: usize) {
-        // Every touch is written, without a branch; the next one overwrites it if it is filtered out.
-        let last_two = [self.pages[self.pages.len() - 2], self.pages[self.pages.len() - 1]];
-        self.pages.resize(touches.len() + 3, NO_PAGE);
-        self.pages[..2].copy_from_slice(&last_two);
-        let (mut len, mut last) = (2, last_two[1].id);
-        for touch in touches {
-            let page = Page { row: touch.row(), id: rows.id(touch.row(), size) };
-            self.pages[len] = page;
-            len += usize::from(page.id != last);
-            last = page.id;
+    pub fn process(
+        &mut self,
+        instructions: Instructions,
+        touches: &[Touch],
+        rows: &Rows,
+        size: usize,
+    ) {
+        run(instructions, Pass { filter: self, touches });
+        // The same base page is the same page of every size.
+        if size >= rows.sizes().below(1) {
+            self.keep_differing(|row| if row == NO_ROW { NO_ROW } else { rows.id(Row(row), size) });
         }
-        self.pages.truncate(len);
-        self.kept.resize(len, (Row(0), 0));
+    }
+
+    /// Keeps only touches whose page differs from that of two touches before.
+    #[inline(always)]
+    fn keep_differing(&mut self, id: impl Fn(u32) -> u32) {
         let mut kept = 0;
-        for (at, three) in (0..).zip(self.pages.windows(3)) {
-            self.kept[kept] = (three[2].row, at);
-            kept += usize::from(three[2].id != three[0].id);
+        for number in 0..self.kept.len() {
+            let at = self.kept[number];
+            self.kept[kept] = at;
+            let [before, now] = [at as usize, at as usize + 2].map(|place| id(self.rows[place]));
+            kept += usize::from(before != now);
         }
         self.kept.truncate(kept);
     }
@@ -58,17 +59,38 @@ impl Filter {
     /// The alternations before the first kept touch.
     #[inline(always)]
     pub fn before_first(&self) -> u32 {
-        self.kept.first().map_or(self.end(), |first| first.1)
+        self.kept.first().copied().unwrap_or(self.touches())
     }
 
     /// The kept touches, each with the number of alternations that follow it.
     #[inline(always)]
-    pub fn kept(&self) -> impl Iterator<Item = (Row, u32)> + '_ {
-        let ends = self.kept.iter().skip(1).map(|next| next.1).chain([self.end()]);
-        self.kept.iter().zip(ends).map(|(kept, end)| (kept.0, end - kept.1 - 1))
+    pub fn kept(&self) -> impl ExactSizeIterator<Item = (Row, u32)> + '_ {
+        let now = &self.rows[2..];
+        (0..self.kept.len()).map(move |number| {
+            let (at, next) = (self.kept[number], self.kept.get(number + 1));
+            (Row(now[at as usize]), next.unwrap_or(&self.touches()) - at - 1)
+        })
     }
 
-    fn end(&self) -> u32 {
-        self.pages.len() as u32 - 2
+    fn touches(&self) -> u32 {
+        self.rows.len() as u32 - 2
+    }
+}
+
+/// The pass over the rows of a chunk.
+struct Pass<'a> {
+    filter: &'a mut Filter,
+    touches: &'a [Touch],
+}
+
+impl Work for Pass<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        let Filter { rows, kept } = self.filter;
+        rows.drain(..rows.len() - 2);
+        rows.extend(self.touches.iter().map(|touch| touch.row().0));
+        kept.resize(self.touches.len(), 0);
+        let found = machine.differing(&rows[..self.touches.len()], &rows[2..], kept);
+        kept.truncate(found);
     }
 }

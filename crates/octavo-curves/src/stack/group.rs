@@ -4,6 +4,8 @@
 //! positions for touches not found there, and then the order of each size. So the depth of a page decides
 //! which touches are passed on to the next stage, without unpredictable branches.
 
+use octavo_types::Instructions;
+
 use super::counted::Counted;
 use super::filter::Filter;
 use super::lanes::{Numbers, Vectors};
@@ -62,9 +64,14 @@ impl Group {
 
     /// Looks up touches. [`Group::grow`] must have made room for their pages.
     #[inline(always)]
-    pub fn process<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
+    pub fn process<V: Vectors>(
+        &mut self,
+        (v, instructions): (V, Instructions),
+        touches: &[Touch],
+        rows: &Rows,
+    ) {
         let group = self.first_size / LANES;
-        self.filter.process(touches, rows, self.first_size);
+        self.filter.process(instructions, touches, rows, self.first_size);
         self.lists.alternate(v, self.filter.before_first());
         // Every touch is written for the next stage; the next one overwrites it if the stage does not need it.
         self.deeper.resize(touches.len() + 1, NOTHING);

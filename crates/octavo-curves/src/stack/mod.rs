@@ -105,11 +105,13 @@ impl Stack {
             match part {
                 Part::Single(single) => {
                     single.grow(rows);
-                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| single.process(chunk, rows));
+                    let chunks = touches.chunks(CHUNK_TOUCHES);
+                    chunks.for_each(|chunk| single.process(self.instructions, chunk, rows));
                 }
                 Part::Group(group) => {
                     group.grow(rows);
-                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| group.process(v, chunk, rows));
+                    let (chunks, with) = (touches.chunks(CHUNK_TOUCHES), (v, self.instructions));
+                    chunks.for_each(|chunk| group.process(with, chunk, rows));
                     group.count();
                 }
             }

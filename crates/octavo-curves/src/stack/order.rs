@@ -146,24 +146,6 @@ impl Order {
         }
     }
 
-    /// Sets the owners of the two newest slots, which are adjacent. `older` may be [`NO_ID`].
-    #[inline(always)]
-    pub fn set_newest_owners(&mut self, older: u32, newer: u32) {
-        if older != NO_ID {
-            let slot = self.next - 2;
-            self.stamps[older as usize] = self.base + slot;
-            self.owners[slot as usize % SLOTS as usize] = older;
-        }
-        self.set_newest_owner(newer);
-    }
-
-    /// Exchanges the two newest pages, whose slots are adjacent. Returns the newest page.
-    pub fn exchange_newest(&mut self) -> u32 {
-        let slot = self.next - 2;
-        self.exchange(slot);
-        self.owners[slot as usize + 1]
-    }
-
     /// Whether the next page needs [`Order::close_gaps`] first.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
@@ -173,28 +155,6 @@ impl Order {
     /// Inserts a page that is not in the order as the newest. Drops the oldest page if the order is full.
     #[inline(always)]
     pub fn push(&mut self, id: u32) {
-        self.push_unowned();
-        self.set_newest_owner(id);
-    }
-
-    /// [Frees](Order::free) a slot and [pushes](Order::push) a page.
-    #[inline(always)]
-    pub fn replace(&mut self, slot: u32, id: u32) {
-        self.replace_unowned(slot);
-        self.set_newest_owner(id);
-    }
-
-    /// Sets the owner of the newest slot.
-    #[inline(always)]
-    fn set_newest_owner(&mut self, id: u32) {
-        let slot = self.next - 1;
-        self.stamps[id as usize] = self.base + slot;
-        self.owners[slot as usize % SLOTS as usize] = id;
-    }
-
-    /// As [`Order::push`]; the caller must set the owner of the slot at once.
-    #[inline(always)]
-    pub fn push_unowned(&mut self) {
         if self.is_full() {
             self.close_gaps();
         }
@@ -205,25 +165,33 @@ impl Order {
         if group > 0 {
             self.newer_groups.increment_before(group);
         }
-        self.next += 1;
+        self.own_next(id);
         self.len += 1;
         if self.len > self.capacity {
             self.drop_oldest();
         }
     }
 
-    /// As [`Order::replace`]; the caller must set the owner of the new slot at once.
+    /// [Frees](Order::free) a slot and [pushes](Order::push) a page.
     #[inline(always)]
-    pub fn replace_unowned(&mut self, slot: u32) {
+    pub fn replace(&mut self, slot: u32, id: u32) {
         let (from, to) = (word_of(slot), word_of(self.next));
         if self.is_full() || from / GROUP_WORDS != to / GROUP_WORDS {
             self.free(slot);
-            return self.push_unowned();
+            return self.push(id);
         }
         self.taken[from] &= !(1 << (slot % WORD_SLOTS));
         self.taken[to] |= 1 << (self.next % WORD_SLOTS);
         let newer = &mut self.newer_words[to / GROUP_WORDS];
         newer.increment_between(from % GROUP_WORDS, to % GROUP_WORDS);
+        self.own_next(id);
+    }
+
+    /// Makes a page the owner of the next slot, which is taken.
+    #[inline(always)]
+    fn own_next(&mut self, id: u32) {
+        self.stamps[id as usize] = self.base + self.next;
+        self.owners[self.next as usize % SLOTS as usize] = id;
         self.next += 1;
     }
 

@@ -1,21 +1,38 @@
-//! One page size alone, without a search: no branch depends on a page's depth.
+//! One page size alone.
+//!
+//! The pages used last are in a short list, in vectors. The other pages are in an [order](super::order). Each
+//! touch of a chunk is first looked up in the list, and then those that are not found there in the order. So
+//! no branch depends on a page's depth, which cannot be predicted.
+
+use octavo_types::Instructions;
 
 use super::counted::Counted;
 use super::filter::Filter;
-use super::order::NO_ID;
+use crate::sets::MAX_WAYS;
+use crate::sets::lanes::{Lanes, Machine, NONE, first, up_to_first};
+use crate::sets::run::{Work, run};
 use crate::touches::{Rows, Touch};
+
+/// Positions in the list.
+const POSITIONS: usize = MAX_WAYS;
 
 /// The stack of one page size.
 pub struct Single {
     /// The number of the size.
     size: usize,
     filter: Filter,
-    stack: Counted,
-    /// The page touched last.
+    /// The pages used last.
+    last: Lanes,
+    /// The page touched last, and whether the touch before was to a different page.
     newest: u32,
-    /// All touches, and the touches that [alternate](Filter), which are at depth 2.
+    apart: bool,
     touches: u64,
-    alternations: u64,
+    /// Touches by the position of their page in the list; at the end, those of other pages.
+    found: [u64; POSITIONS + 1],
+    /// Touches of pages that are not in the list, each with the page that left it, or [`NONE`].
+    swaps: Vec<(u32, u32)>,
+    /// The pages that have left the list.
+    behind: Counted,
 }
 
 impl Single {
@@ -24,55 +41,86 @@ impl Single {
         Single {
             size,
             filter: Filter::default(),
-            stack: Counted::new(max_entries),
-            newest: NO_ID,
+            last: Lanes::EMPTY,
+            newest: NONE,
+            apart: false,
             touches: 0,
-            alternations: 0,
+            found: [0; POSITIONS + 1],
+            swaps: Vec::new(),
+            behind: Counted::new(max_entries.saturating_sub(POSITIONS as u32)),
         }
     }
 
     /// Makes room for all pages in `rows`.
     pub fn grow(&mut self, rows: &Rows) {
-        self.stack.order.grow(rows.pages_of(self.size));
+        self.behind.order.grow(rows.pages_of(self.size));
     }
 
     /// Looks up touches. [`Single::grow`] must have made room for their pages.
-    #[inline(always)]
-    pub fn process(&mut self, touches: &[Touch], rows: &Rows) {
-        self.filter.process(touches, rows, self.size);
-        let before_first = self.filter.before_first();
-        let (mut newest, mut kept, mut alternations) = (self.newest, 0, u64::from(before_first));
-        if before_first % 2 == 1 {
-            newest = self.stack.order.exchange_newest();
-        }
-        for (row, following) in self.filter.kept() {
-            let id = rows.id(row, self.size);
-            self.stack.use_unowned(id);
-            kept += 1;
-            alternations += u64::from(following);
-            let is_odd = following % 2 == 1;
-            // Without a branch, since it cannot be predicted.
-            let [older, newer] = if is_odd { [id, newest] } else { [newest, id] };
-            self.stack.order.set_newest_owners(older, newer);
-            newest = newer;
-        }
-        self.newest = newest;
-        self.touches += kept + alternations;
-        self.alternations += alternations;
+    pub fn process(&mut self, instructions: Instructions, touches: &[Touch], rows: &Rows) {
+        self.touches += touches.len() as u64;
+        self.filter.process(instructions, touches, rows, self.size);
+        run(instructions, LookUps { stack: self, rows });
     }
 
     /// Removes all pages.
     pub fn clear(&mut self) {
-        self.filter = Filter::default();
-        self.newest = NO_ID;
-        self.stack.order.clear();
+        let pages = self.last.0.into_iter().filter(|page| *page != NONE);
+        pages.for_each(|page| self.behind.order.remember(page));
+        self.behind.order.clear();
+        (self.filter, self.last) = (Filter::default(), Lanes::EMPTY);
+        (self.newest, self.apart) = (NONE, false);
     }
 
     /// The distinct pages, and the misses of TLBs of each number of entries.
     pub fn misses(&self) -> (u64, Vec<u64>) {
-        // Only a TLB of one entry misses on alternations.
-        let found = self.stack.misses(self.touches).enumerate();
-        let misses = found.map(|(at, misses)| misses - if at > 0 { self.alternations } else { 0 });
-        (self.stack.pages, misses.collect())
+        let listed = self.found[..POSITIONS].iter().scan(self.touches, |misses, found| {
+            *misses -= found;
+            Some(*misses)
+        });
+        let behind = self.behind.misses(self.found[POSITIONS]);
+        (self.behind.pages, listed.chain(behind).collect())
+    }
+}
+
+/// The look-ups of the touches in the filter.
+struct LookUps<'a> {
+    stack: &'a mut Single,
+    rows: &'a Rows,
+}
+
+impl Work for LookUps<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        let LookUps { stack, rows } = self;
+        let Single { mut last, mut newest, mut apart, .. } = *stack;
+        let alternations = stack.filter.before_first();
+        stack.found[usize::from(apart)] += u64::from(alternations);
+        if apart && alternations % 2 == 1 {
+            newest = last.0[1];
+            machine.push(&mut last, newest, 0b11);
+        }
+        // Every touch is written for the order; the next one overwrites it if its page is in the list.
+        let kept = stack.filter.kept();
+        stack.swaps.resize(kept.len() + 1, (0, 0));
+        let mut swaps = 0;
+        for (row, alternations) in kept {
+            let id = rows.id(row, stack.size);
+            let found = machine.equal(&last, id);
+            stack.swaps[swaps] = (id, machine.last(&last));
+            swaps += usize::from(found == 0);
+            machine.push(&mut last, id, up_to_first(found));
+            apart = id != newest;
+            stack.found[first(found)] += 1;
+            stack.found[usize::from(apart)] += u64::from(alternations);
+            // An odd number of alternations exchanges the two pages.
+            let exchanged = apart && alternations % 2 == 1;
+            machine.push(&mut last, newest, if exchanged { 0b11 } else { 0 });
+            newest = if exchanged { newest } else { id };
+        }
+        (stack.last, stack.newest, stack.apart) = (last, newest, apart);
+        for (wanted, pushed) in &stack.swaps[..swaps] {
+            stack.behind.swap(*wanted, *pushed);
+        }
     }
 }

@@ -56,6 +56,9 @@ pub(crate) trait Machine: Copy {
     /// Gives each lane in `moving` the id of the lane before it; lane 0 gets `id`.
     fn push(self, lanes: &mut Lanes, id: u32, moving: u32);
 
+    /// The id in the last lane.
+    fn last(self, lanes: &Lanes) -> u32;
+
     /// Gives each lane in `moving` the id of the lane behind it; the last lane becomes empty.
     fn pull(self, lanes: &mut Lanes, moving: u32);
 
@@ -65,6 +68,30 @@ pub(crate) trait Machine: Copy {
     /// Number of pages of `order` in the set of a page with index bits `value`, at each level (log2 of the number
     /// of sets).
     fn sharing(self, order: Order, value: u16) -> [u32; LEVELS];
+
+    /// Writes the indexes at which `a` and `b` differ to `indexes`, in ascending order, and returns their number.
+    /// All three are as long.
+    #[inline(always)]
+    fn differing(self, a: &[u32], b: &[u32], indexes: &mut [u32]) -> usize {
+        differing_from(0, 0, a, b, indexes)
+    }
+}
+
+/// As [`Machine::differing`] from index `from` on, with `found` indexes so far.
+#[inline(always)]
+fn differing_from(
+    from: usize,
+    mut found: usize,
+    a: &[u32],
+    b: &[u32],
+    indexes: &mut [u32],
+) -> usize {
+    // Every index is written, without a branch; the next one overwrites it if the two are the same.
+    for (at, (a, b)) in (from as u32..).zip(a[from..].iter().zip(&b[from..])) {
+        indexes[found] = at;
+        found += usize::from(a != b);
+    }
+    found
 }
 
 /// The first of some lanes; 16 if there are none.
@@ -87,6 +114,7 @@ pub(crate) fn from_first(lanes: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::run::{Work, run};
     use super::*;
     use octavo_types::{InstructionSet, Instructions};
     use proptest::prelude::*;
@@ -102,6 +130,7 @@ mod tests {
         let id = u32::from(value);
         let equal = ids.0.iter().enumerate().map(|(lane, held)| u32::from(*held == id) << lane);
         assert_eq!(machine.equal(&ids, id), equal.sum::<u32>());
+        assert_eq!(machine.last(&ids), ids.0[MAX_WAYS - 1]);
 
         let is_moving = |lane: usize| moving >> lane & 1 == 1;
         let (mut pushed, mut pulled, mut pushed_bits) = (ids, ids, bits);
@@ -128,8 +157,36 @@ mod tests {
         }
     }
 
+    struct Differences<'a> {
+        a: &'a [u32],
+        b: &'a [u32],
+        found: &'a mut Vec<u32>,
+    }
+
+    impl Work for Differences<'_> {
+        fn on<M: Machine>(self, machine: M) {
+            self.found.resize(self.a.len(), 0);
+            let found = machine.differing(self.a, self.b, self.found);
+            self.found.truncate(found);
+        }
+    }
+
     proptest! {
         #![proptest_config(octavo_oracle::cases(2000))]
+
+        #[test]
+        fn every_machine_finds_the_differences(
+            numbers in prop::collection::vec((0u32..3, 0u32..3), 0..100),
+        ) {
+            let (a, b): (Vec<u32>, Vec<u32>) = numbers.into_iter().unzip();
+            let differ = |at: &u32| a[*at as usize] != b[*at as usize];
+            let expected: Vec<u32> = (0..a.len() as u32).filter(differ).collect();
+            for instructions in Instructions::all() {
+                let mut found = Vec::new();
+                run(instructions, Differences { a: &a, b: &b, found: &mut found });
+                prop_assert_eq!(&found, &expected);
+            }
+        }
 
         #[test]
         fn every_machine_matches_operations_on_arrays(

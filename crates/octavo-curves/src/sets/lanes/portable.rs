@@ -61,6 +61,11 @@ impl Machine for Portable {
     }
 
     #[inline(always)]
+    fn last(self, lanes: &Lanes) -> u32 {
+        lanes.0[MAX_WAYS - 1]
+    }
+
+    #[inline(always)]
     fn pull(self, lanes: &mut Lanes, moving: u32) {
         let old = lanes.0;
         for lane in 0..MAX_WAYS - 1 {

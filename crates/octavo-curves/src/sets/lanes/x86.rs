@@ -6,7 +6,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{Bits, LEVELS, Lanes, Machine, NONE, Order};
+use super::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, NONE, Order, differing_from};
+
+/// The number of each lane.
+static LANES: [u32; MAX_WAYS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// The bits of an index that select the set, for each level.
 const MASKS: [u16; LEVELS] = {
@@ -101,6 +104,13 @@ impl Machine for Avx2 {
             ]
         };
         self.store(lanes, new);
+    }
+
+    #[inline(always)]
+    fn last(self, lanes: &Lanes) -> u32 {
+        let [_, high] = self.load(lanes);
+        // SAFETY: there is AVX2.
+        unsafe { _mm256_extract_epi32::<7>(high) as u32 }
     }
 
     #[inline(always)]
@@ -228,6 +238,12 @@ impl Machine for Avx512 {
     }
 
     #[inline(always)]
+    fn last(self, lanes: &Lanes) -> u32 {
+        // SAFETY: there is AVX-512.
+        unsafe { _mm_extract_epi32::<3>(_mm512_extracti32x4_epi32::<3>(self.load(lanes))) as u32 }
+    }
+
+    #[inline(always)]
     fn pull(self, lanes: &mut Lanes, moving: u32) {
         let old = self.load(lanes);
         // SAFETY: there is AVX-512.
@@ -267,5 +283,26 @@ impl Machine for Avx512 {
             }
             counts
         }
+    }
+    #[inline(always)]
+    fn differing(self, a: &[u32], b: &[u32], indexes: &mut [u32]) -> usize {
+        // SAFETY: there is AVX-512; the array is as long as the register.
+        let lanes = unsafe { _mm512_loadu_si512(LANES.as_ptr().cast()) };
+        let (mut at, mut found) = (0, 0);
+        // As long as a whole vector may be written.
+        for (a, b) in a.chunks_exact(16).zip(b.chunks_exact(16)).take(indexes.len() / 16) {
+            // SAFETY: there is AVX-512; the chunks are as long as a register. No more indexes are found than were
+            // passed, so that there is room for a register behind those found.
+            unsafe {
+                let (a, b) = (a.as_ptr().cast(), b.as_ptr().cast());
+                let differ = _mm512_cmpneq_epi32_mask(_mm512_loadu_si512(a), _mm512_loadu_si512(b));
+                let here = _mm512_add_epi32(_mm512_set1_epi32(at as i32), lanes);
+                let compressed = _mm512_maskz_compress_epi32(differ, here);
+                _mm512_storeu_si512(indexes.as_mut_ptr().add(found).cast(), compressed);
+                found += differ.count_ones() as usize;
+            }
+            at += 16;
+        }
+        differing_from(at, found, a, b, indexes)
     }
 }
