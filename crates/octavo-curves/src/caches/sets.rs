@@ -3,9 +3,7 @@
 use octavo_types::Instructions;
 
 use super::{LineBatch, LineSize};
-use crate::sets::MAX_WAYS;
-use crate::sets::lanes::{Lanes, Machine, first, up_to_first};
-use crate::sets::run::{Work, run};
+use crate::lanes::{Lanes, MAX_WAYS, Machine, Work, first, run, up_to_first};
 use crate::touches::{Row, Rows};
 
 /// log2 of the most sets of a cache: with lines of 16 bytes, 1 MiB direct-mapped.

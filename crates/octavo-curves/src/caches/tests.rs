@@ -7,7 +7,7 @@ use octavo_types::{AddrRange, Instructions, ItemKind, PageNumber, VirtAddr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::sets::MAX_WAYS;
+use crate::lanes::MAX_WAYS;
 use crate::sizes::Sizes;
 use crate::touches::Rows;
 use crate::touches::testing::naive;

@@ -1,10 +1,8 @@
 //! The most recently used pages after the first four, in vectors.
 
-use super::LEVELS;
-use super::MAX_WAYS;
-use super::lanes::{Bits, Lanes, Machine, NONE, Order, PAGES, TOP, up_to_first};
 use super::pages::Page;
 use super::top::Top;
+use crate::lanes::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, NONE, Order, PAGES, TOP, up_to_first};
 
 /// The most pages in the front.
 const MOST: usize = PAGES - TOP;

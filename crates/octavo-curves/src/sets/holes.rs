@@ -9,14 +9,12 @@
 
 use octavo_types::Instructions;
 
-use super::LEVELS;
-use super::lanes::{Machine, NONE, first, up_to_first};
+use super::MAX_SETS_LOG2;
 use super::lists::Lists;
 use super::misses::Misses;
 use super::nested::{Nested, Step};
 use super::pages::Page;
-use super::run::{Work, run};
-use super::{MAX_SETS_LOG2, MAX_WAYS};
+use crate::lanes::{LEVELS, MAX_WAYS, Machine, NONE, Work, first, run, up_to_first};
 
 /// Set-associative TLBs of 1 to 2^`max_sets_log2` sets and 1 to 16 ways, with invalidation.
 pub(crate) struct HoleSets {

@@ -1,9 +1,8 @@
 //! The lists of all sets, for every number of sets.
 
-use super::LEVELS;
-use super::lanes::{Lanes, NONE};
 use super::misses::Misses;
 use super::pages::Page;
+use crate::lanes::{LEVELS, Lanes, NONE};
 
 /// A list of ids for each set, at each level (log2 of the number of sets).
 pub(super) struct Lists(Box<[Lanes; 1 << LEVELS]>);

@@ -1,7 +1,7 @@
 //! Results of look-ups and invalidations, for every number of sets and ways at once.
 
 use super::top::{AtTop, position};
-use super::{LEVELS, MAX_WAYS};
+use crate::lanes::{LEVELS, MAX_WAYS};
 
 /// Number of positions that are counted separately; all from [`MAX_WAYS`] on are equivalent.
 const POSITIONS: usize = 64;

@@ -9,12 +9,10 @@
 mod front;
 mod holes;
 mod index;
-pub(crate) mod lanes;
 mod lists;
 mod misses;
 mod nested;
 mod pages;
-pub(crate) mod run;
 mod scattered;
 mod single;
 #[cfg(test)]
@@ -23,11 +21,10 @@ mod top;
 
 use octavo_types::{Instructions, PageSize};
 
-use crate::touches::{Kernel, Rows, Touches};
-use lanes::Machine;
+use crate::lanes::{LEVELS, MAX_WAYS, Machine, Work, run};
+use crate::touches::{CHUNK_TOUCHES, Filter, Kernel, Rows, Touches};
 use nested::Nested;
 use pages::Pages;
-use run::{Work, run};
 use scattered::Scattered;
 
 pub(crate) use holes::HoleSets;
@@ -35,12 +32,8 @@ pub use index::SetIndex;
 pub(crate) use misses::Misses;
 pub use single::SingleSets;
 
-/// Upper bound on ways.
-pub const MAX_WAYS: usize = 16;
-/// log2 of the most sets.
-pub const MAX_SETS_LOG2: u8 = 10;
-/// Number of levels; a level is the log2 of a number of sets.
-pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
+/// log2 of the most sets. A *level* is the log2 of a number of sets.
+pub const MAX_SETS_LOG2: u8 = LEVELS as u8 - 1;
 
 /// Misses of set-associative LRU TLBs of every number of sets and ways at one page size.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +53,7 @@ pub struct Sets {
     max_sets_log2: u8,
     instructions: Instructions,
     pages: Pages,
+    filter: Filter,
     engine: Engine,
     misses: Misses,
 }
@@ -84,6 +78,7 @@ impl Sets {
             max_sets_log2: max_sets_log2.min(MAX_SETS_LOG2),
             instructions,
             pages: Pages::new(page_size, index, MAX_SETS_LOG2),
+            filter: Filter::default(),
             engine: match index {
                 SetIndex::Bits { .. } => Engine::Nested(Nested::new(instructions)),
                 SetIndex::Xor => Engine::Scattered(Scattered::new()),
@@ -114,18 +109,15 @@ impl Kernel for Sets {
                 engine.know(index, number, id);
             }
         });
-        run(
-            self.instructions,
-            ProcessBatch {
-                engine: &mut self.engine,
-                pages: &self.pages,
-                batch,
-                misses: &mut self.misses,
-            },
-        );
+        for chunk in batch.touches.chunks(CHUNK_TOUCHES) {
+            self.filter.process(self.instructions, chunk, rows, self.pages.size());
+            let Sets { engine, pages, filter, misses, .. } = self;
+            run(self.instructions, ProcessKept { engine, pages, filter, misses });
+        }
     }
 
     fn flush(&mut self, _: u64) {
+        self.filter = Filter::default();
         match &mut self.engine {
             Engine::Nested(engine) => engine.clear(),
             Engine::Scattered(engine) => engine.clear(),
@@ -133,22 +125,24 @@ impl Kernel for Sets {
     }
 }
 
-/// The processing of a batch.
-struct ProcessBatch<'a> {
+/// The processing of the touches in a filter.
+struct ProcessKept<'a> {
     engine: &'a mut Engine,
     pages: &'a Pages,
-    batch: &'a Touches,
+    filter: &'a Filter,
     misses: &'a mut Misses,
 }
 
-impl Work for ProcessBatch<'_> {
+impl Work for ProcessKept<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
         let by_row = self.pages.by_row();
-        let pages = self.batch.touches.iter().map(|touch| by_row[touch.row().index()]);
+        let uses =
+            self.filter.kept().map(|(row, alternations)| (by_row[row.index()], alternations));
+        let before = self.filter.before_first();
         match self.engine {
-            Engine::Nested(engine) => engine.use_pages(machine, pages, self.misses),
-            Engine::Scattered(engine) => engine.use_pages(machine, pages, self.misses),
+            Engine::Nested(engine) => engine.use_pages(machine, before, uses, self.misses),
+            Engine::Scattered(engine) => engine.use_pages(machine, before, uses, self.misses),
         }
     }
 }

@@ -17,15 +17,14 @@
 
 use octavo_types::Instructions;
 
-use super::LEVELS;
-use super::MAX_WAYS;
 use super::front::Front;
-use super::lanes::{Lanes, Machine, NONE, TOP, first, from_first, up_to_first};
 use super::lists::Lists;
 use super::misses::{Counts, Misses};
 use super::pages::Page;
-use super::run::{Work, run};
 use super::top::Top;
+use crate::lanes::{
+    LEVELS, Lanes, MAX_WAYS, Machine, NONE, TOP, Work, first, from_first, run, up_to_first,
+};
 
 /// The use of a page, and then uses of the previous page and this one in alternation.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +42,8 @@ pub(super) struct Step {
 pub(super) struct Nested {
     /// The four pages used last.
     top: Top,
+    /// Whether the last two of [`Nested::use_pages`] were different pages.
+    apart: bool,
     /// The pages used before the top.
     front: Front,
     /// Pages that have left the front.
@@ -55,30 +56,39 @@ impl Nested {
     pub fn new(instructions: Instructions) -> Self {
         Nested {
             top: Top([Page::NONE; 4]),
+            apart: false,
             front: Front::new(),
             behind: Lists::new(),
             instructions,
         }
     }
 
-    /// Uses pages in turn.
+    /// Uses the last two pages in alternation `before` times, and then pages in turn, each followed by a number of
+    /// uses of the page before and this one in alternation.
     #[inline(always)]
     pub fn use_pages<M: Machine>(
         &mut self,
         machine: M,
-        pages: impl Iterator<Item = Page>,
+        before: u32,
+        uses: impl Iterator<Item = (Page, u32)>,
         misses: &mut Misses,
     ) {
-        let Nested { top: last, front, behind, .. } = self;
+        let Nested { top: last, apart, front, behind, .. } = self;
         let (counts, at_top) = misses.parts();
-        let mut top = *last;
-        for page in pages {
+        let (mut top, mut differs) = (*last, *apart);
+        let times = if differs { before } else { 0 };
+        at_top.add(top.alternate(times), times.into());
+        for (page, alternations) in uses {
+            differs = page != top.0[0];
             match top.find(page) {
                 Some(found) => at_top.add(found, 1),
                 None => far(machine, page, &mut top, front, behind, counts),
             }
+            // Also without alternations, which saves a branch.
+            let times = if differs { alternations } else { 0 };
+            at_top.add(top.alternate(times), times.into());
         }
-        *last = top;
+        (*last, *apart) = (top, differs);
     }
 
     /// Uses pages of two kinds in turn, each kind with misses of its own.
@@ -131,7 +141,7 @@ impl Nested {
 
     /// Removes all pages.
     pub fn clear(&mut self) {
-        self.top = Top([Page::NONE; 4]);
+        (self.top, self.apart) = (Top([Page::NONE; 4]), false);
         self.front = Front::new();
         self.behind.clear();
     }

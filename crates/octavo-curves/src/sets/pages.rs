@@ -44,12 +44,14 @@ pub(super) struct Pages {
     index: SetIndex,
     sets_log2: u8,
     by_row: Vec<Page>,
+    /// The number of the size among the sizes of the rows.
+    size: usize,
 }
 
 impl Pages {
     /// Pages of a size, indexed for 2^`sets_log2` sets.
     pub fn new(page_size: PageSize, index: SetIndex, sets_log2: u8) -> Self {
-        Pages { page_size, index, sets_log2, by_row: Vec::new() }
+        Pages { page_size, index, sets_log2, by_row: Vec::new(), size: 0 }
     }
 
     /// Adds the new rows, and calls `show` with the page number and the page id of each.
@@ -58,13 +60,18 @@ impl Pages {
             return;
         }
         let size = rows.sizes().iter().position(|size| size == self.page_size);
-        let size = size.expect("a kernel's page size is among those of its rows");
+        self.size = size.expect("a kernel's page size is among those of its rows");
         for row in (self.by_row.len()..rows.len()).map(|row| Row(row as u32)) {
             let number = rows.page(row).raw() >> self.page_size.base_shift();
-            let id = rows.id(row, size);
+            let id = rows.id(row, self.size);
             show(number, id);
             self.by_row.push(Page::new(id, self.index.set(number, self.sets_log2) as u32));
         }
+    }
+
+    /// The number of the size among the sizes of the rows.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// The page of each row.

@@ -1,12 +1,11 @@
 //! All sets and ways at once for any index, such as an XOR, whose sets at different levels are
 //! unrelated: every number of sets is looked up separately.
 
-use super::LEVELS;
 use super::SetIndex;
-use super::lanes::{Machine, first, up_to_first};
 use super::lists::Lists;
 use super::misses::Misses;
 use super::pages::Page;
+use crate::lanes::{LEVELS, Machine, first, up_to_first};
 
 /// The sets of one stream.
 ///
@@ -18,6 +17,8 @@ pub(super) struct Scattered {
     lists: Lists,
     /// The two pages used last.
     last: [u32; 2],
+    /// Whether the last two uses were of different pages.
+    apart: bool,
     /// Whether the lists have these two pages in the opposite order.
     swapped: bool,
     /// Uses of the second of them, by a mask of the levels at which the two pages share a set.
@@ -31,6 +32,7 @@ impl Scattered {
             sets: Vec::new(),
             lists: Lists::new(),
             last: [u32::MAX; 2],
+            apart: false,
             swapped: false,
             back: Box::new([0; 1 << LEVELS]),
         }
@@ -45,27 +47,27 @@ impl Scattered {
         }
     }
 
-    /// Uses pages in turn.
+    /// Uses the last two pages in alternation `before` times, and then pages in turn, each followed by a number of
+    /// uses of the page before and this one in alternation.
     #[inline(always)]
     pub fn use_pages<M: Machine>(
         &mut self,
         machine: M,
-        pages: impl Iterator<Item = Page>,
+        before: u32,
+        uses: impl Iterator<Item = (Page, u32)>,
         misses: &mut Misses,
     ) {
-        for id in pages.map(Page::id) {
-            let [last, second] = self.last;
-            if id == last {
+        if self.apart {
+            self.alternate(before);
+        }
+        for (page, alternations) in uses {
+            let (id, [last, second]) = (page.id(), self.last);
+            self.apart = id != last;
+            if !self.apart {
                 continue;
             }
-            self.last = [id, last];
             if id == second {
-                let (one, other) = (&self.sets[id as usize], &self.sets[last as usize]);
-                let shared = (0..LEVELS).fold(0, |shared, level| {
-                    shared | usize::from(one[level] == other[level]) << level
-                });
-                self.back[shared] += 1;
-                self.swapped = !self.swapped;
+                self.alternate(1 + alternations);
                 continue;
             }
             let (sets, lists) = (&self.sets, &mut self.lists);
@@ -75,14 +77,31 @@ impl Scattered {
             look_up(machine, lists, &sets[id as usize], id, |level, position| {
                 misses.add(level, position, 1);
             });
+            self.last = [id, last];
+            self.alternate(alternations);
+        }
+    }
+
+    /// Uses the last two pages in alternation, `times` times in all.
+    fn alternate(&mut self, times: u32) {
+        if times == 0 {
+            return;
+        }
+        let [last, second] = self.last;
+        let [one, other] = self.last.map(|id| &self.sets[id as usize]);
+        let shared = (0..LEVELS)
+            .fold(0, |shared, level| shared | usize::from(one[level] == other[level]) << level);
+        self.back[shared] += u64::from(times);
+        if times % 2 == 1 {
+            self.last = [second, last];
+            self.swapped = !self.swapped;
         }
     }
 
     /// Removes all pages.
     pub fn clear(&mut self) {
         self.lists.clear();
-        self.last = [u32::MAX; 2];
-        self.swapped = false;
+        (self.last, self.apart, self.swapped) = ([u32::MAX; 2], false, false);
     }
 
     /// Adds the look-ups that were counted separately to `misses`, which [`Scattered::use_pages`] has counted.

@@ -3,10 +3,9 @@
 use octavo_trace::{Relocation, StreamConsumer};
 use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};
 
-use super::lanes::{Lanes, Machine, up_to_first};
 use super::pages::{Page, Pages};
-use super::run::{Work, run};
-use super::{MAX_SETS_LOG2, MAX_WAYS, SetIndex};
+use super::{MAX_SETS_LOG2, SetIndex};
+use crate::lanes::{Lanes, MAX_WAYS, Machine, Work, run, up_to_first};
 use crate::sizes::Sizes;
 use crate::touches::{Kernel, Rows, Splitter, Touches};
 use octavo_trace::Stream;

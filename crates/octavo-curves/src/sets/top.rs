@@ -2,8 +2,8 @@
 
 use std::hint::select_unpredictable as select;
 
-use super::lanes::TOP;
 use super::pages::Page;
+use crate::lanes::TOP;
 
 /// By the place of the page found: all bits of the pages that are not before it.
 const AT: [u32; 4] = [0xfff, 0xff0, 0xf00, 0];

@@ -7,10 +7,9 @@
 use octavo_types::Instructions;
 
 use super::counted::Counted;
-use super::filter::Filter;
 use super::lanes::{Numbers, Vectors};
 use super::lists::{Lists, POSITIONS};
-use crate::touches::{LANES, Row, Rows, Touch};
+use crate::touches::{Filter, LANES, Row, Rows, Touch};
 
 /// The stacks of neighbouring page sizes.
 pub struct Group {

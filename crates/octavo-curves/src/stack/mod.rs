@@ -5,7 +5,6 @@
 //! "Evaluation techniques for storage hierarchies", 1970).
 
 mod counted;
-mod filter;
 mod group;
 mod holes;
 mod lanes;
@@ -18,7 +17,7 @@ mod tests;
 use octavo_types::{InstructionSet, Instructions, PageSize};
 
 use crate::sizes::Sizes;
-use crate::touches::{Kernel, LANES, Rows, Touch, Touches};
+use crate::touches::{CHUNK_TOUCHES, Kernel, LANES, Rows, Touch, Touches};
 use group::Group;
 use lanes::Vectors;
 #[cfg(target_arch = "x86_64")]
@@ -41,9 +40,6 @@ pub struct StackCurve {
     /// Misses with *n* entries, at index *n* - 1.
     pub misses: Vec<u64>,
 }
-
-/// Touches that go through all stages together, so that they stay in the first-level cache.
-const CHUNK_TOUCHES: usize = 1024;
 
 /// The kernel for one stream.
 pub struct Stack {

@@ -7,11 +7,8 @@
 use octavo_types::Instructions;
 
 use super::counted::Counted;
-use super::filter::Filter;
-use crate::sets::MAX_WAYS;
-use crate::sets::lanes::{Lanes, Machine, NONE, first, up_to_first};
-use crate::sets::run::{Work, run};
-use crate::touches::{Rows, Touch};
+use crate::lanes::{Lanes, MAX_WAYS, Machine, NONE, Work, first, run, up_to_first};
+use crate::touches::{Filter, Rows, Touch};
 
 /// Positions in the list.
 const POSITIONS: usize = MAX_WAYS;

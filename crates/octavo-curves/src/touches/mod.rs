@@ -5,6 +5,7 @@
 //! only counted. The other references are touches, each with the number of references before it, so that
 //! kernels that depend on time (working sets, the policy of two page sizes) are exact, too.
 
+mod filter;
 mod rows;
 mod runs;
 mod split;
@@ -12,6 +13,7 @@ mod split;
 pub mod testing;
 mod writer;
 
+pub use filter::Filter;
 pub use rows::{LANES, Row, Rows, Space};
 pub use runs::{Run, Runs};
 pub use split::Splitter;
@@ -20,6 +22,8 @@ use octavo_types::VirtAddr;
 
 /// Approximate number of touches in a batch.
 pub const BATCH_TOUCHES: usize = 1 << 15;
+/// Touches that go through all stages of a kernel together, so that they stay in the first-level cache.
+pub const CHUNK_TOUCHES: usize = 1024;
 /// Bound on the references of a batch, so that a touch's position and flags fit in one word.
 pub const BATCH_REFS: u64 = 1 << 29;
 

@@ -2,7 +2,7 @@
 
 use octavo_types::PageSize;
 
-use crate::sets::MAX_WAYS;
+use crate::lanes::MAX_WAYS;
 
 /// Two page sizes, and the conditions of the large one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::sets::MAX_WAYS;
+use crate::lanes::MAX_WAYS;
 use crate::sizes::Sizes;
 use crate::touches::testing::{feed_program, program_pages};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};

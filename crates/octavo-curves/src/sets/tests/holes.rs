@@ -7,9 +7,9 @@ use octavo_types::{Instructions, PageNumber};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::LEVELS;
-use super::super::{HoleSets, MAX_SETS_LOG2, MAX_WAYS, Misses};
+use super::super::{HoleSets, MAX_SETS_LOG2, Misses};
 use super::sequence::sequence;
+use crate::lanes::{LEVELS, MAX_WAYS};
 
 /// A step of a random test.
 #[derive(Clone, Copy, Debug)]

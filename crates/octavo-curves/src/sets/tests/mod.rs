@@ -11,12 +11,11 @@ use octavo_trace::{Observer, StreamEnd, StreamIdentity};
 use octavo_types::{Consumer, Instructions, ItemKind, PageNumber, PageSize};
 use proptest::prelude::*;
 
-use super::LEVELS;
 use super::pages::Page;
-use super::run::run;
 use super::{
-    Engine, MAX_SETS_LOG2, MAX_WAYS, Machine, Misses, Nested, Scattered, SetIndex, SingleSets, Work,
+    Engine, MAX_SETS_LOG2, Machine, Misses, Nested, Scattered, SetIndex, SingleSets, Work,
 };
+use crate::lanes::{LEVELS, MAX_WAYS, run};
 use sequence::sequence;
 
 use crate::{Curves, CurvesConfig, Sizes, Stream};
@@ -45,9 +44,10 @@ struct LookUps<'a>(&'a mut Engine, &'a [Page], &'a mut Misses);
 
 impl Work for LookUps<'_> {
     fn on<M: Machine>(self, machine: M) {
+        let uses = self.1.iter().map(|page| (*page, 0));
         match self.0 {
-            Engine::Nested(engine) => engine.use_pages(machine, self.1.iter().copied(), self.2),
-            Engine::Scattered(engine) => engine.use_pages(machine, self.1.iter().copied(), self.2),
+            Engine::Nested(engine) => engine.use_pages(machine, 0, uses, self.2),
+            Engine::Scattered(engine) => engine.use_pages(machine, 0, uses, self.2),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, NONE, Order, PAGES, TOP};
 
 /// Any processor.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Portable;
+pub(crate) struct Portable;
 
 /// Bit *n* in lane *n*.
 const LANE_BITS: [u32; MAX_WAYS] = {

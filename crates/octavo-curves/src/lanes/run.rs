@@ -3,8 +3,8 @@
 use octavo_types::{InstructionSet, Instructions};
 
 #[cfg(target_arch = "x86_64")]
-use super::lanes::{Avx2, Avx512};
-use super::lanes::{Machine, Portable};
+use super::{Avx2, Avx512};
+use super::{Machine, Portable};
 
 /// Work that any machine can do. The implementation must be inlined.
 pub(crate) trait Work {

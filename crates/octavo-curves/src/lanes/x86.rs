@@ -24,7 +24,7 @@ const MASKS: [u16; LEVELS] = {
 
 /// A processor with AVX2.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx2(());
+pub(crate) struct Avx2(());
 
 impl Avx2 {
     /// The proof.
@@ -192,7 +192,7 @@ impl Machine for Avx2 {
 
 /// A processor with AVX-512.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx512(());
+pub(crate) struct Avx512(());
 
 impl Avx512 {
     /// The proof.

@@ -1,4 +1,4 @@
-//! Filters out touches that alternate between two pages before any list is searched.
+//! Filters out touches that alternate between two pages before any page is looked up.
 //!
 //! Most touches of programs alternate between two pages, one of code and one of data. Such a page is
 //! at depth 2 at every page size at which the two differ, at depth 1 at the others, and the order of all
@@ -6,9 +6,8 @@
 
 use octavo_types::Instructions;
 
-use crate::sets::lanes::Machine;
-use crate::sets::run::{Work, run};
-use crate::touches::{Row, Rows, Touch};
+use super::{Row, Rows, Touch};
+use crate::lanes::{Machine, Work, run};
 
 /// No touch has this row.
 const NO_ROW: u32 = u32::MAX;

@@ -2,14 +2,20 @@
 //! AVX2), and of the index bits of 32 pages, which take the same room.
 
 mod portable;
+mod run;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(super) use portable::Portable;
+pub(crate) use portable::Portable;
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Avx2, Avx512};
+pub(crate) use x86::{Avx2, Avx512};
 
-use super::{LEVELS, MAX_WAYS};
+pub(crate) use run::{Work, run};
+
+/// The ids in a vector: as many as a set has ways at most.
+pub const MAX_WAYS: usize = 16;
+/// The numbers of sets for which pages are counted that share a set with another: 2^0 to 2^10.
+pub(crate) const LEVELS: usize = 11;
 
 /// Sixteen ids, most recently used first.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +120,6 @@ pub(crate) fn from_first(lanes: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::run::{Work, run};
     use super::*;
     use octavo_types::{InstructionSet, Instructions};
     use proptest::prelude::*;
