@@ -52,6 +52,15 @@ def path(tmp_path: Path) -> str:
     return str(place)
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of a study that has run, for tests that only read the results."""
+    place = tmp_path_factory.mktemp("finished") / "study.toml"
+    place.write_text(STUDY)
+    assert study("run", str(place), "-q").exit_code == 0
+    return str(place)
+
+
 def written(tmp_path: Path, text: str) -> str:
     place = tmp_path / "one.toml"
     place.write_text(text)
@@ -219,22 +228,20 @@ VALUES = {
 }
 
 
-def test_every_type_of_a_query_is_written_as_json(path: str) -> None:
-    study("run", path, "-q")
+def test_every_type_of_a_query_is_written_as_json(finished: str) -> None:
     columns = ", ".join(f"{sql} c{number}" for number, sql in enumerate(VALUES))
-    done = study("query", path, f"select {columns} from simulations", "--json", "-")
+    done = study("query", finished, f"select {columns} from simulations", "--json", "-")
     (row,) = json.loads(done.stdout)["rows"]
     assert list(row.values()) == list(VALUES.values())
-    done = study("query", path, "select date '20000-01-01'")
+    done = study("query", finished, "select date '20000-01-01'")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "cast such values to text." in done.stderr
 
 
-def test_columns_of_one_name_are_numbered(path: str) -> None:
-    study("run", path, "-q")
-    done = study("query", path, "select 1 as a, 2 as a, 3 as b, 4 as a", "--json", "-")
+def test_columns_of_one_name_are_numbered(finished: str) -> None:
+    done = study("query", finished, "select 1 as a, 2 as a, 3 as b, 4 as a", "--json", "-")
     assert json.loads(done.stdout)["rows"] == [{"a": 1, "a_1": 2, "b": 3, "a_2": 4}]
-    done = study("query", path, "select 1 as a, 2 as a")
+    done = study("query", finished, "select 1 as a, 2 as a")
     assert done.stdout.split() == ["a", "a_1", "1", "2"]
 
 
@@ -249,11 +256,10 @@ def test_columns_of_one_name_are_numbered(path: str) -> None:
     ],
 )
 def test_a_query_is_one_select(
-    sql: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sql: str, finished: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    study("run", path, "-q")
-    done = study("query", path, sql)
+    done = study("query", finished, sql)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "query: give one select" in done.stderr
     assert not Path("written").exists()
@@ -268,29 +274,26 @@ def test_a_query_is_one_select(
     ],
 )
 def test_an_unknown_name_in_a_query_is_answered_with_known_ones(
-    sql: str, near: str, path: str
+    sql: str, near: str, finished: str
 ) -> None:
-    study("run", path, "-q")
-    done = study("query", path, sql)
+    done = study("query", finished, sql)
     assert (done.exit_code, done.stdout) == (2, "")
     assert near in done.stderr
     assert done.stderr.endswith(".\n")
     assert "!" not in done.stderr
 
 
-def test_a_long_table_is_truncated_with_a_note(path: str) -> None:
-    study("run", path, "-q")
-    done = study("query", path, "select * from range(3000000)")
+def test_a_long_table_is_truncated_with_a_note(finished: str) -> None:
+    done = study("query", finished, "select * from range(3000000)")
     assert done.stdout.split()[-1] == "999"
     assert "and 2,999,000 more rows; --json has all." in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_query(number: int, path: str) -> None:
-    study("run", path, "-q")
+def test_a_signal_ends_a_query(number: int, finished: str) -> None:
     sql = "select count(*) from range(1000000000) a, range(1000) b where a.range % 7 = b.range % 3"
     run = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, path, sql, str(int(number))],
+        [sys.executable, "-c", INTERRUPTED, finished, sql, str(int(number))],
         stderr=subprocess.PIPE,
         text=True,
     )
