@@ -1,8 +1,11 @@
 """Two commands that write to one place at the same time: no result is lost without a message."""
 
+import errno
 import json
+import os
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,25 +13,42 @@ import pytest
 from .conftest import OCTAVO, TIMEOUT_SECONDS, natively
 
 
-def begin(command: list[str], started: Path, cwd: Path) -> "subprocess.Popen[bytes]":
-    """Starts Octavo with a program that runs until `started` is removed; waits for the program."""
-    wait = f"touch {started}; while [ -e {started} ]; do sleep 0.1; done"
+@dataclass(frozen=True)
+class Waiting:
+    """Octavo with a program that reads from a pipe until `end`."""
+
+    process: "subprocess.Popen[bytes]"
+    pipe: int
+
+    def end(self) -> tuple[int, str]:
+        """Lets the program end; returns the status and the text on standard error."""
+        os.close(self.pipe)
+        _, errors = self.process.communicate(timeout=TIMEOUT_SECONDS)
+        return self.process.returncode, errors.decode()
+
+
+def begin(command: list[str], cwd: Path) -> Waiting:
+    """Starts Octavo, and waits until its program reads."""
+    fifo = cwd / "fifo"
+    os.mkfifo(fifo)
     process = subprocess.Popen(
-        [OCTAVO, *command, "--quiet", "--", "sh", "-c", wait], stderr=subprocess.PIPE, cwd=cwd
+        [OCTAVO, *command, "--quiet", "--", "sh", "-c", f"read _ < {fifo} || :"],
+        stderr=subprocess.PIPE,
+        cwd=cwd,
     )
     end = time.monotonic() + TIMEOUT_SECONDS
-    while not started.exists():
+    while True:
         assert process.poll() is None
         assert time.monotonic() < end
-        time.sleep(0.05)
-    return process
-
-
-def end(process: "subprocess.Popen[bytes]", started: Path) -> tuple[int, str]:
-    """Lets the program end; returns the status and the text on standard error."""
-    started.unlink()
-    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
-    return process.returncode, errors.decode()
+        try:
+            pipe = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # nothing reads yet
+                raise
+            time.sleep(0.05)
+        else:
+            fifo.unlink()
+            return Waiting(process, pipe)
 
 
 @pytest.mark.parametrize("verb", ["run", "curves", "sim"])
@@ -36,10 +56,10 @@ def end(process: "subprocess.Popen[bytes]", started: Path) -> tuple[int, str]:
 def test_the_later_result_gets_a_name_of_its_own(verb: str, out: str, tmp_path: Path):
     few = {"run": [], "curves": ["--entries", "4"], "sim": ["--design", "base4k"]}[verb]
     command = [verb, *few, "--json", "result.json", "--out", out]
-    slow = begin(command, tmp_path / "started", tmp_path)
+    slow = begin(command, tmp_path)
     quick = natively([OCTAVO, *command, "--quiet", "--", "true"], cwd=tmp_path)
     assert (quick.status, quick.stderr) == (0, b"")
-    status, errors = end(slow, tmp_path / "started")
+    status, errors = slow.end()
     assert status == 125
     assert errors.count("\n") == 1
     other = {"out": "out-2", "rows.parquet": "rows-2.parquet"}[out]
@@ -59,14 +79,14 @@ def test_the_later_result_gets_a_name_of_its_own(verb: str, out: str, tmp_path: 
 
 
 def test_a_trace_under_way_is_not_overwritten(tmp_path: Path):
-    slow = begin(["record", "--out", "a.oct"], tmp_path / "started", tmp_path)
+    slow = begin(["record", "--out", "a.oct"], tmp_path)
     for force in ([], ["--force"]):
         other = natively([OCTAVO, "record", "--out", "a.oct", *force, "--", "true"], cwd=tmp_path)
         assert other.status == (125 if force else 2)
         assert b"`a.oct`" in other.stderr
         assert other.stderr.count(b"\n") == 1
         assert (b"another process is writing it" in other.stderr) == bool(force)
-    assert end(slow, tmp_path / "started") == (0, "")
+    assert slow.end() == (0, "")
     checked = natively([OCTAVO, "check", "a.oct", "--json", "-"], cwd=tmp_path)
     assert checked.status == 0
     assert json.loads(natively([OCTAVO, "info", tmp_path / "a.oct", "--json", "-"]).stdout)
