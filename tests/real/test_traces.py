@@ -265,22 +265,24 @@ def test_native_layout_gives_the_results_of_the_recorded_trace(small: Path, tmp_
         return [row for row in named if not without or not row["component"].startswith(without)]
 
     native = {suffix: tmp_path / f"native.{suffix}" for suffix in ("oct", "xdin", *EXACT_SUFFIXES)}
+    own = native["oct"]
     for path in native.values():
         assert here("convert", "--quiet", "--layout", "native", small, path).status == 0
+    counted = rows("curves", small)
+    assert rows("curves", own) == counted
     # Formats without events hold none of the stream itself.
-    counted = rows("curves", small, without="stream")
-    for path in native.values():
+    counted = [row for row in counted if not row["component"].startswith("stream")]
+    for path in set(native.values()) - {own}:
         assert rows("curves", path, without="stream") == counted, path.name
     # Branch predictors see instructions where they were traced, so that cores differ a little. So
     # do samples of lines, which are chosen by traced addresses.
     for command in (
-        ["curves"],
         ["sim", "--timing", "additive", "--design", "base4k,thp"],
         ["run"],
     ):
-        both = [rows(*command, trace, without="cache.core") for trace in (native["oct"], small)]
+        both = [rows(*command, trace, without="cache.core") for trace in (own, small)]
         assert both[0] == both[1], command
-    assert octavo_does("check", native["oct"]).status == 0
+    assert octavo_does("check", own).status == 0
     traced = tmp_path / "traced.csv"
     assert here("convert", "--quiet", small, traced).status == 0
     assert references(traced) == references(small) != references(native["csv"])
