@@ -27,8 +27,6 @@ static void advise_record(Addr start, SizeT bytes, ULong advice)
 
 #define MAP_STACK 0x20000
 #define MADV_COLLAPSE 25
-/* The size of MAP_HUGETLB without a size. */
-#define HUGE_PAGE_KIB 2048ULL
 #ifndef VKI_PR_SET_THP_DISABLE
 #define VKI_PR_SET_THP_DISABLE 41
 #endif
@@ -239,20 +237,6 @@ static ULong pages_of_file(ULong fd)
    return OCTAVO_MAP_HUGETLB | log2 << OCTAVO_MAP_HUGE_SHIFT;
 }
 
-/* A message for the consumer where the kernel has too few pages of hugetlbfs for a mapping, at the
-   first such failure only. */
-static void report_lack_of_huge_pages(const UWord* args)
-{
-   static Bool reported;
-   const ULong flags = args[3], log2 = (flags & OCTAVO_MAP_HUGE_MASK) >> OCTAVO_MAP_HUGE_SHIFT;
-   if (!(flags & OCTAVO_MAP_HUGETLB) || reported)
-      return;
-   reported = True;
-   VG_(umsg)("octavo tracer: %s asked for %llu bytes in pages of hugetlbfs (%llu KiB each) and got "
-             "none\n", placement_program(), (ULong)args[1],
-             log2 ? 1ULL << log2 >> 10 : HUGE_PAGE_KIB);
-}
-
 static void mapped(ThreadId tid, Addr start, const UWord* args)
 {
    const ULong flags = args[3];
@@ -305,6 +289,7 @@ static void executing(Addr path, Addr argv)
 {
    HChar text[TRACER_PATH_BYTES];
    copy_text(text, sizeof text, path);
+   refused_pages_finished();
    windows_finished(True);
    exec_record(text);
    ring_slot->exec_name[0] = 0;
@@ -390,7 +375,9 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
       if (asks_for_seccomp(number, args, &mode))
          ring_set_seccomp(seccomp_before);
       if (number == __NR_mmap && sr_Err(result) == VKI_ENOMEM)
-         report_lack_of_huge_pages(args);
+         refused_pages_note(args[1], args[3] & VKI_MAP_ANONYMOUS
+                                        ? args[3]
+                                        : args[3] | pages_of_file(args[4]));
       if (number == __NR_execve || number == __NR_execveat)
          exec_record("");
       return;
@@ -505,6 +492,7 @@ static Bool client_request(ThreadId tid, UWord* args, UWord* answer)
 void events_finished(Int unused)
 {
    ULong payload[] = {(ULong)exit_code};
+   refused_pages_finished();
    windows_finished(False);
    ring_record(OCTAVO_EXIT, 1, payload);
 }

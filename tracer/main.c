@@ -46,6 +46,7 @@ static void child_forked(ThreadId tid)
    events_describe_process();
    allocations_describe_blocks();
    windows_forked();
+   refused_pages_forked();
 }
 
 static void post_options(void)

@@ -194,6 +194,13 @@ void sharing_attached(Addr start, ULong segment);
 ULong sharing_pages_of(ULong segment);
 ULong sharing_pages_at(Addr start);
 
+/* ---- refused_pages.c ---- */
+
+/* The kernel has refused a mapping, with these flags of mmap, for lack of memory. */
+void refused_pages_note(SizeT bytes, ULong flags);
+void refused_pages_finished(void);
+void refused_pages_forked(void);
+
 /* ---- descriptors.c ---- */
 
 /* Takes over the descriptors that the image was started with; returns the session's. */

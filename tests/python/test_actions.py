@@ -12,7 +12,9 @@ from octavo.analysis.advice import Advice, Thresholds, advise, advise_all
 from octavo.analysis.rows import rows_of
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.hardware.tlb_levels import load_preset
+from octavo.runs.result import refusal_warning
 from octavo.runtimes.detect import Runtime
+from octavo.tracing.valgrind import RefusedPages
 
 KIB = 1024
 MIB = 1 << 20
@@ -107,6 +109,20 @@ def test_settings_of_the_machine_are_read(tmp_path: Path) -> None:
     assert found.file_thp is True
     assert found.has_collapse
     assert found.has_malloc_tunable
+
+
+def test_the_default_size_of_hugetlbfs_is_that_of_the_kernel(tmp_path: Path) -> None:
+    assert machine(tmp_path).default_pool_size == 2 * MIB
+    (tmp_path / "proc/meminfo").write_text("HugePages_Total:  0\nHugepagesize:    1048576 kB\n")
+    assert read_huge_pages(tmp_path).default_pool_size == 1 << 30
+
+
+def test_the_line_for_refused_pages_reserves_those_of_the_largest_mapping(tmp_path: Path) -> None:
+    refused = RefusedPages("a", 1 << 30, mappings=2, bytes=5 << 30, largest_bytes=3 << 30)
+    warning = refusal_warning(refused, machine(tmp_path, hugetlb=(2048, 1048576)))
+    assert "asked for 2 mappings (5 GiB in all, at most 3 GiB) in 1 GiB pages" in warning
+    assert "the largest needs 3 of them free. `echo 3 " in warning
+    assert "hugepages-1048576kB/nr_hugepages" in warning
 
 
 def test_before_multi_size_thp_there_is_one_size(tmp_path: Path) -> None:

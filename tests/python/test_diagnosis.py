@@ -1,4 +1,5 @@
 from octavo.tracing.valgrind import (
+    RefusedPages,
     diagnose,
     first_line,
     lack_of_room,
@@ -6,6 +7,8 @@ from octavo.tracing.valgrind import (
     seccomp_death,
     untraced_program,
 )
+
+DEFAULT = 2 << 20
 
 
 def test_ordinary_messages_need_no_diagnosis() -> None:
@@ -53,18 +56,41 @@ def test_a_program_that_asked_for_too_much_address_space_is_named() -> None:
     assert lack_of_room("octavo tracer: /bin/a ran untraced: no /proc") is None
 
 
+def refusal(
+    program: str, kib: int, mappings: int, in_all: int, largest: int, process: int = 7
+) -> str:
+    """The tracer's message about mappings in pages of hugetlbfs."""
+    return (
+        f"==7== octavo tracer: {program} got no pages of hugetlbfs ({kib} KiB each): mappings "
+        f"refused: {mappings}, with {in_all} bytes in all, {largest} in the largest\n"
+    ).replace("==7==", f"=={process}==")
+
+
 def test_a_program_that_got_no_pages_of_hugetlbfs_is_named() -> None:
-    asked = "./a b asked for 4194305 bytes in pages of hugetlbfs (2048 KiB each) and got none"
-    refused = refused_pages(f"==7== octavo tracer: {asked}\n")
-    assert refused is not None
-    assert (refused.program, refused.page_size, refused.pages) == ("./a b", 2 << 20, 3)
-    assert refused_pages("octavo tracer: /bin/a ran untraced: no /proc") is None
-    assert refused_pages(f"octavo tracer: {asked.replace('2048', '0')}") is None
-    assert refused_pages(f"octavo tracer: {asked.replace('4194305', 5000 * '9')}") is None
+    first, of_1_gib = refusal("./a b", 2048, 1, 5, 5), refusal("./a b", 1 << 20, 1, 7, 7)
+    total = refusal("./a b", 2048, 3, 12, 6)
+    assert refused_pages(first, DEFAULT) == [RefusedPages("./a b", 2 << 20, 1, 5, 5)]
+    assert refused_pages(first + of_1_gib + total, DEFAULT) == [
+        RefusedPages("./a b", 2 << 20, 3, 12, 6),
+        RefusedPages("./a b", 1 << 30, 1, 7, 7),
+    ]
+    assert refused_pages("octavo tracer: /bin/a ran untraced: no /proc", DEFAULT) == []
+    assert refused_pages(first.replace("2048", 5000 * "9"), DEFAULT) == []
+
+
+def test_mappings_of_the_default_size_are_added_to_those_that_name_it() -> None:
+    named, default = refusal("a", 2048, 1, 5, 5), refusal("a", 0, 1, 3, 3)
+    assert refused_pages(named + default, DEFAULT) == [RefusedPages("a", DEFAULT, 2, 8, 5)]
+    assert [one.page_size for one in refused_pages(default, 1 << 30)] == [1 << 30]
+
+
+def test_mappings_that_several_processes_of_a_program_did_not_get_are_added() -> None:
+    by_7, by_8 = refusal("a", 0, 1, 5, 5, process=7), refusal("a", 0, 2, 3, 2, process=8)
+    assert refused_pages(by_7 + by_8, DEFAULT) == [RefusedPages("a", DEFAULT, 3, 8, 5)]
 
 
 def test_a_failure_is_told_before_memory_that_the_program_went_on_without() -> None:
-    asked = "octavo tracer: a asked for 5 bytes in pages of hugetlbfs (4 KiB each) and got none"
-    assert first_line(f"==7== {asked}\n==7== the ring is gone.\n") == "the ring is gone"
-    assert first_line(asked) == asked
+    asked = refusal("a", 4, 1, 5, 5)
+    assert first_line(f"{asked}==7== the ring is gone.\n") == "the ring is gone"
+    assert f"==7== {first_line(asked)}\n" == asked
     assert first_line("") is None

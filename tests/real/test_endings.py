@@ -231,13 +231,16 @@ def test_a_hundred_deaths_leave_nothing_behind(
 def test_pages_of_hugetlbfs_that_a_program_does_not_get_are_named(octavo: Octavo):
     code = (
         "import mmap\n"
-        "for gib in 32, 16:\n"
-        "    try: mmap.mmap(-1, gib << 30, flags=0x40022)\n"
+        "for gib, flags in (32, 0x40022), (16, 0x40022), (2, 0x40022 | 30 << 26):\n"
+        "    try: mmap.mmap(-1, gib << 30, flags=flags)\n"
         "    except OSError: print('refused')"
     )
     traced = octavo([sys.executable, "-I", "-c", code])
-    assert (traced.status, traced.stdout) == (0, b"refused\nrefused\n")
-    (warning,) = traced.run["warnings"]
-    assert "asked for 32 GiB in 2 MiB pages of hugetlbfs (MAP_HUGETLB) and got none" in warning
-    assert "needs 16,384 of them free" in warning
-    assert POOL in warning
+    assert (traced.status, traced.stdout) == (0, 3 * b"refused\n")
+    small, gigantic = traced.run["warnings"]
+    asked = "asked for 2 mappings (48 GiB in all, at most 32 GiB) in 2 MiB pages of hugetlbfs"
+    assert f"{asked} and got none" in small
+    assert "the largest needs 16,384 of them free" in small
+    assert POOL in small
+    assert "asked for 2 GiB in 1 GiB pages of hugetlbfs and got none" in gigantic
+    assert "it needs 2 of them free" in gigantic

@@ -60,6 +60,8 @@ class HugePages:
     each pool of hugetlbfs, by absolute path and as read: `inherit` stays `inherit`."""
     free_pool_pages: Mapping[int, int]
     """Pages of hugetlbfs that are neither in use nor reserved, by size in bytes."""
+    default_pool_size: int = PMD_PAGE
+    """The size of pages of hugetlbfs for mappings that name none (`default_hugepagesz=`)."""
     shm_pages: str = "never"
     """The option `huge` with which `/dev/shm` is mounted: `never`, `advise`, `within_size` or
     `always`."""
@@ -125,8 +127,14 @@ def read_huge_pages(
             size: _number(path / "free_hugepages") - _number(path / "resv_hugepages")
             for size, path in sizes_in(root / HUGETLB).items()
         },
+        default_pool_size=_default_pool_size(root),
         shm_pages=_shm_pages(root),
     )
+
+
+def _default_pool_size(root: Path) -> int:
+    stated = re.search(r"^Hugepagesize: +(\d+) kB$", read_text(root / "proc/meminfo") or "", re.M)
+    return int(stated[1]) * KIB if stated else PMD_PAGE
 
 
 def _shm_pages(root: Path) -> str:

@@ -289,18 +289,27 @@ def _judged_sizes(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def refusal_warning(refused: RefusedPages, host: HugePages) -> str:
-    """A program gets none of the pages of hugetlbfs that it asks for; the line reserves them."""
-    needed = needed_pool(host, refused.pages, refused.page_size) or {}
+    """A program gets no pages of hugetlbfs for some mappings; the line reserves them for one."""
+    size = refused.page_size
+    pages = -(-refused.largest_bytes // size)
+    needed = needed_pool(host, pages, size) or {}
     lines = "".join(
         f" `{write_setting(file, value)}` reserves them."
         if value != host.settings[file]
         else " Now they are free."
         for file, value in needed.items()
     )
+    largest = format_bytes(refused.largest_bytes)
+    several = refused.mappings > 1
+    asked = (
+        f"{refused.mappings:,} mappings ({format_bytes(refused.bytes)} in all, at most {largest})"
+        if several
+        else largest
+    )
     return (
-        f"HUGETLB: {refused.program} asked for {format_bytes(refused.bytes)} in "
-        f"{format_bytes(refused.page_size)} pages of hugetlbfs (MAP_HUGETLB) and got none: it "
-        f"needs {refused.pages:,} of them free.{lines}"
+        f"HUGETLB: {refused.program} asked for {asked} in {format_bytes(size)} pages of hugetlbfs "
+        f"and got none: {'the largest' if several else 'it'} needs {pages:,} of them "
+        f"free.{lines}"
     )
 
 
@@ -404,8 +413,8 @@ def finished(
         limits = replace(limits, negligible_misses=round(limits.negligible_misses * share))
         native = None if native is None else native.part(share)
     host = read_huge_pages()
-    refused = refused_pages(end_of_program(manifest)["diagnostics"])
-    if refused is not None:
+    diagnostics = end_of_program(manifest)["diagnostics"]
+    for refused in refused_pages(diagnostics, host.default_pool_size):
         manifest["warnings"].append(refusal_warning(refused, host))
     kernel_seconds = None if is_sampled else configuration.kernel_seconds(result["processes"])
     advice = advice_records(

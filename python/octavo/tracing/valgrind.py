@@ -1,10 +1,12 @@
 """Finds Valgrind and Octavo's tool, and interprets Valgrind's messages."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from octavo.base.errors import CannotRun
@@ -26,8 +28,8 @@ _CONFINED = re.compile(r"^octavo tracer: (.+ confined its system calls .+)", re.
 _UNTRACED = re.compile(r"^octavo tracer: (.+) ran untraced: (.+)", re.M)
 _LACKS_ROOM = re.compile(r"^octavo tracer: (.+ of address space in one piece .+)", re.M)
 _REFUSED_PAGES = re.compile(
-    r"^octavo tracer: (.+) asked for (\d{1,20}) bytes in pages of hugetlbfs "
-    r"\(([1-9]\d{0,14}) KiB each\)",
+    r"^(?:==(\d{1,20})== *)?octavo tracer: (.+) got no pages of hugetlbfs \((\d{1,15}) KiB each\): "
+    r"mappings refused: (\d{1,20}), with (\d{1,20}) bytes in all, (\d{1,20}) in the largest$",
     re.M,
 )
 _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
@@ -154,22 +156,43 @@ def lack_of_room(diagnostics: str) -> str | None:
 
 @dataclass(frozen=True)
 class RefusedPages:
-    """A mapping in pages of hugetlbfs that the kernel had too few pages for."""
+    """A program's mappings in pages of hugetlbfs that the kernel had too few pages for."""
 
     program: str
-    bytes: int
     page_size: int
+    mappings: int
+    bytes: int
+    largest_bytes: int
+    """Those of the largest mapping."""
 
-    @property
-    def pages(self) -> int:
-        """The pages that the mapping needs."""
-        return -(-self.bytes // self.page_size)
+    def plus(self, other: RefusedPages) -> RefusedPages:
+        """These mappings and those of another process."""
+        return replace(
+            self,
+            mappings=self.mappings + other.mappings,
+            bytes=self.bytes + other.bytes,
+            largest_bytes=max(self.largest_bytes, other.largest_bytes),
+        )
 
 
-def refused_pages(diagnostics: str) -> RefusedPages | None:
-    """The first such mapping; None without one."""
-    refused = _REFUSED_PAGES.search(_bare(diagnostics))
-    return RefusedPages(refused[1], int(refused[2]), int(refused[3]) * KIB) if refused else None
+def refused_pages(diagnostics: str, default_size: int) -> list[RefusedPages]:
+    """Such mappings by program and page size, in the order of the first ones. Of the messages of a
+    process the one with the most mappings counts, as a total comes after the first mapping.
+    `default_size` is that of mappings that name none.
+    """
+    by_process: dict[tuple[str, str, str], RefusedPages] = {}
+    for line in _REFUSED_PAGES.finditer(diagnostics):
+        process, program, kib = line.group(1, 2, 3)
+        size = int(kib) * KIB or default_size
+        found = RefusedPages(program, size, *map(int, line.group(4, 5, 6)))
+        known = by_process.setdefault((process, program, kib), found)
+        if found.mappings > known.mappings:
+            by_process[process, program, kib] = found
+    by_program: dict[tuple[str, int], RefusedPages] = {}
+    for one in by_process.values():
+        before = by_program.get((one.program, one.page_size))
+        by_program[one.program, one.page_size] = one if before is None else before.plus(one)
+    return list(by_program.values())
 
 
 def untraced_program(diagnostics: str) -> tuple[str, str] | None:
