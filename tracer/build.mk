@@ -40,7 +40,7 @@ CPPFLAGS := -DVGA_amd64=1 -DVGO_linux=1 -DVGP_amd64_linux=1 -DVGPV_amd64_linux_v
 # functions are the core's decisions on where mappings go (placement.c), how a program is executed
 # (execution.c), which calls wait (blocking.c) and the use of descriptors (descriptors.c), its entry
 # into translations (windows.c) and into the kernel (kernel_time.c), where a superblock may go on
-# (allocations.c), and VEX's checks (checks.c).
+# (allocations.c), signals that stop a process (job_control.c), and VEX's checks (checks.c).
 LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id=none \
 	-Wl,-Ttext-segment=0x58000000 \
 	-Wl,--wrap=vgPlain_am_get_advisory \
@@ -60,6 +60,8 @@ LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id
 	-Wl,--wrap=vgPlain_mkstemp \
 	-Wl,--wrap=vgPlain_unlink \
 	-Wl,--wrap=vgPlain_kill_self \
+	-Wl,--wrap=vgPlain_sigaction \
+	-Wl,--wrap=vgPlain_sigtimedwait_zero \
 	-Wl,--wrap=vgPlain_disp_run_translations \
 	-Wl,--wrap=vgPlain_gdbserver_report_syscall \
 	-Wl,--wrap=vgPlain_acquire_BigLock \
