@@ -106,3 +106,29 @@ def test_a_missing_program_is_named(verb: str, words: list[str]) -> None:
 
 def test_an_empty_name_is_no_program() -> None:
     assert octavo("run", "").stderr == "octavo: the name of the program is empty.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "--machine", "zen4"], "octavo run has no option --machine; octavo sim has it."),
+        (["run", "--machne=zen4"], "has no option --machne; did you mean --machine of octavo sim?"),
+        (["run", "--jsn", "-"], "octavo run has no option --jsn; did you mean --json?"),
+        (["machines", "--tlb", "lru64"], "octavo machines has no option --tlb; octavo run has it."),
+        (["run", "--no-folow"], "has no option --no-folow; did you mean --no-follow?"),
+        (["curves", "--frobnicate"], "octavo curves has no option --frobnicate."),
+        (["--verion"], "octavo has no option --verion; did you mean --version?"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_its_command_or_the_nearest(
+    words: list[str], sentence: str
+) -> None:
+    done = octavo(*words, "true")
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f"{sentence}\n")
+
+
+def test_an_option_of_many_commands_that_precedes_the_command_goes_after_it() -> None:
+    done = octavo("--json", "-", "run", "true")
+    assert "octavo has no option --json; octavo run, octavo curves, octavo sim and" in done.stderr
+    assert done.stderr.endswith(" others have it, after the command.\n")

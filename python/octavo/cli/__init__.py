@@ -89,6 +89,18 @@ class _LazyGroup(TyperGroup):
 
             completion_init()
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the options before the command."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # typer has its own copy of click's exceptions, or click's, by version.
+            if type(error).__name__ != "NoSuchOption":
+                raise
+            from octavo.cli.unknown_options import refuse
+
+            refuse(error, ctx)
+
 
 app = typer.Typer(name="octavo", cls=_LazyGroup, **TYPER_SETTINGS)
 

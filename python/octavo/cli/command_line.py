@@ -19,6 +19,22 @@ class Command(TyperCommand):
         """The words of the usage after the command's name."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the command line; says of an unknown option which command has it."""
+        try:
+            return self.read_words(ctx, args)
+        except Exception as error:
+            # typer has its own copy of click's exceptions, or click's, by version.
+            if type(error).__name__ != "NoSuchOption":
+                raise
+            from octavo.cli.unknown_options import refuse
+
+            refuse(error, ctx)
+
+    def read_words(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the command line."""
+        return super().parse_args(ctx, args)
+
 
 class ProgramCommand(Command):
     """A command on a program with its arguments."""
@@ -29,12 +45,12 @@ class ProgramCommand(Command):
         line = f"{program.strip('[]')} [ARGUMENTS]..."
         return [*options, "[--]", f"[{line}]" if program.startswith("[") else line]
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def read_words(self, ctx: Any, args: list[str]) -> list[str]:
         """Splits the command line at the first word that is not an option of Octavo."""
         words, values = self._split(ctx, args)
         if not self.needs_program(values):
             ctx.allow_interspersed_args = not words
-            return super().parse_args(ctx, args)
+            return super().read_words(ctx, args)
         if args and not words and not values.get("help"):
             ctx.fail(f"no PROGRAM given; write it after the options: {ctx.command_path} -- PROGRAM")
         if words and not _is_after_separator(args, words):
@@ -42,7 +58,7 @@ class ProgramCommand(Command):
                 ctx.allow_interspersed_args = True
             elif not values.get("quiet"):
                 self._note_ambiguous(ctx, words)
-        return super().parse_args(ctx, args)
+        return super().read_words(ctx, args)
 
     def needs_program(self, values: dict[str, Any]) -> bool:
         """Whether the command needs a program with these options."""
