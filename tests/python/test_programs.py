@@ -330,6 +330,25 @@ def test_a_program_executed_in_place_of_the_first_one_is_named(
 
 
 @pytest.mark.parametrize(
+    ("instructions", "subject"),
+    [([5, 5], "/usr/bin/timeout"), ([5, 6], "/usr/bin/ls (started by timeout)")],
+)
+def test_a_forked_program_that_executed_most_instructions_is_named(
+    finish: Callable[..., RunResult], instructions: list[int], subject: str
+) -> None:
+    done = finish(
+        result(
+            process(0, program="/usr/bin/timeout", instructions=instructions[0]),
+            process(1, program="/usr/bin/timeout", instructions=9),
+            process(2, program="/usr/bin/ls", replaces=1, instructions=instructions[1]),
+        )
+    )
+    assert done.manifest.get("main_program") == (subject.split()[0] if "by" in subject else None)
+    manifest = {**done.manifest, "command": ["timeout", "5", "ls"], "program": "/usr/bin/timeout"}
+    assert subject_of(manifest) == subject
+
+
+@pytest.mark.parametrize(
     ("given", "program", "subject"),
     [
         ("./count", "count", "./count"),
@@ -341,3 +360,5 @@ def test_a_program_executed_in_place_of_the_first_one_is_named(
 def test_a_program_is_named_as_it_was_given(given: str, program: str, subject: str) -> None:
     manifest = {"command": [given], "program": program, "processes": []}
     assert subject_of(manifest) == subject
+    # A script's process has the interpreter's name.
+    assert subject_of({**manifest, "processes": [process(0, program="/usr/bin/dash")]}) == subject

@@ -55,6 +55,7 @@ from octavo.runs.simulation_line import simulation_line
 from octavo.runtimes.detect import Runtime
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import name_regions, runtimes_of
+from octavo.traces.by_name import SYNTHETIC_FORMAT
 from octavo.traces.sampling import kept_share
 from octavo.tracing.manifest import (
     Circumstances,
@@ -250,7 +251,9 @@ def advice_records(
         is_assumed = costs.source == "preset" and costs.is_of_host
         if is_assumed and answered.is_uncertain:
             text += _CALIBRATION_HELPS
-        if answered.changes and is_assumed and costs.counts_faults and reports_free_memory():
+        is_synthetic = manifest.get("trace", {}).get("format") == SYNTHETIC_FORMAT
+        faults_here = costs.counts_faults and not is_synthetic
+        if answered.changes and is_assumed and faults_here and reports_free_memory():
             text += _FREE_MEMORY_CAUTION
         more = {
             **answered.record(),

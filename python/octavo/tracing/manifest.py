@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -274,6 +275,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         status = _replay_status(ended, facts.interrupted_by)
         notes += facts.trace.notes
         trace = {"trace": facts.trace.record}
+    main_program = _main_program(result["processes"])
     manifest: dict[str, Any] = {
         "command": list(facts.command),
         "program": str(facts.program),
@@ -294,6 +296,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
             {key: process[key] for key in _IDENTITY}  # type: ignore[literal-required]
             for process in result["processes"]
         ],
+        **({} if main_program is None else {"main_program": main_program}),
         "notes": notes,
         "warnings": [
             *([windows_warning(windows)] if windows and windows["periodic"] else []),
@@ -320,16 +323,45 @@ def _periodic_windows(facts: Circumstances) -> Windows | None:
     return None if recorded is None else Windows(**recorded)
 
 
+def _last_image(processes: Sequence[Any]) -> str | None:
+    """The program that the first process executed last, in place of others before; None without
+    processes.
+    """
+    stream: int = 0
+    program: str | None = None
+    for process in processes:
+        is_next = process["began_by"] == "exec" and process["parent_stream"] == stream
+        if process["stream"] == 0 or is_next:
+            stream, program = process["stream"], process["program"]
+    return program
+
+
+def _main_program(processes: Sequence[ProcessCounts]) -> str | None:
+    """The program of other processes that executed more than half of all instructions; None without
+    one. Programs that were replaced by exec do not count.
+    """
+    replaced = {one["parent_stream"] for one in processes if one["began_by"] == "exec"}
+    instructions: Counter[str] = Counter()
+    for process in processes:
+        if process["stream"] not in replaced:
+            instructions[process["program"]] += process["instructions"]
+    for program, most in instructions.most_common(1):
+        if program != _last_image(processes) and 2 * most > instructions.total():
+            return program
+    return None
+
+
 def subject_of(manifest: dict[str, Any]) -> str:
     """The program or trace of a run as it was given, or the program's path if it was found on PATH;
     `/usr/bin/postgres (started by setpriv)` where the first program has executed another one in its
-    place.
+    place, or where another one executed most instructions.
     """
     first = str(manifest["program"])
-    stream, program = 0, first
-    for process in manifest["processes"]:
-        if process["began_by"] == "exec" and process["parent_stream"] == stream:
-            stream, program = process["stream"], process["program"]
+    processes = manifest["processes"]
+    has_executed = any(one["began_by"] == "exec" and one["parent_stream"] == 0 for one in processes)
+    # The first image of a script is its interpreter.
+    replacement = _last_image(processes) if has_executed else None
+    program = str(manifest.get("main_program") or replacement or first)
     if program != first:
         return f"{short_path(program)} (started by {short_path(Path(first).name)})"
     # A path lacks the `./` with which it was given.
