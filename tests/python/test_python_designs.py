@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from array import array
 from pathlib import Path
@@ -152,6 +151,16 @@ def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
 def test_an_interrupt_ends_a_slow_design_within_a_batch(calls: int, most: int) -> None:
     """Without small batches, the design is called 90,000 times; the first are smaller still."""
 
+    interrupted, stopped = threading.Event(), threading.Event()
+    reports: list[Any] = []
+
+    def on_progress(progress: Any) -> None:
+        """The main thread stops the simulation between two reports after the interrupt."""
+        if interrupted.is_set():
+            reports.append(progress)
+        if len(reports) == 3:
+            stopped.set()
+
     class Slow(Nothing):
         calls = 0
 
@@ -159,11 +168,12 @@ def test_an_interrupt_ends_a_slow_design_within_a_batch(calls: int, most: int) -
             Slow.calls += 1
             if Slow.calls == calls:
                 os.kill(os.getpid(), signal.SIGINT)
-                # Long enough for the main thread, which stops the simulation.
-                time.sleep(3)
+                interrupted.set()
+                assert stopped.wait(60)
             return None
 
-    result = octavo.sim("synth:gups?table=64MiB&updates=10G", "skylake", [Slow])
+    trace = "synth:gups?table=64MiB&updates=10G"
+    result = octavo.sim(trace, "skylake", [Slow], on_progress=on_progress)
     assert (result.partial, result.interrupted_by) == (True, signal.SIGINT)
     assert result.design("Slow").counts["tlb.l2", "accesses"] == Slow.calls < most
 

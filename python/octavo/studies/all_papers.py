@@ -31,7 +31,7 @@ REPORT = "report"
 _PARTS = "parts"
 _MANIFEST = "manifest.json"
 _TITLES = {
-    "base-page-size": "The best base page size",
+    "base-page-size": "The best base page size (Weisberg and Wiseman, IRI 2009)",
     "two-page-sizes": "Two page sizes (Talluri et al., ISCA 1992)",
     "tailored-page-sizes": "Tailored page sizes (Guvenilir and Patt, ISCA 2020)",
     "softvm": "Software-managed translation (Jacob and Mudge, HPCA 1997)",

@@ -1,4 +1,4 @@
-"""The study of the best base page size (SPEC programs under Lackey), on real programs of today.
+"""The study of the best base page size (Weisberg and Wiseman, IRI 2009), on real programs of today.
 
 Whether a program agrees with a statement of the paper is computed, never judged by eye.
 """
