@@ -11,6 +11,7 @@ from octavo._core import OctavoError, machine_presets
 from octavo.base.errors import UsageError
 from octavo.base.toml import toml_value
 from octavo.hardware.machines import Setting, machines_grid
+from octavo.snapshot import take_snapshot
 
 
 def test_every_machine_is_listed() -> None:
@@ -82,6 +83,19 @@ def test_a_missing_snapshot_is_reported_with_its_machine(
         refused = run(*words, str(file), *(["--", "true"] if words[1:] else []))
         assert refused.exit_code == 2
         assert refused.stderr.startswith(sentence)
+
+
+@pytest.mark.parametrize("part", ["", "host."])
+def test_a_snapshot_of_another_size_is_refused_with_the_machine(tmp_path: Path, part: str) -> None:
+    file = tmp_path / "mine.toml"
+    take_snapshot(tmp_path / "now.octmem")
+    file.write_text(
+        'extends = "skylake"\nmemory.bytes = "64MiB"\nhost.memory.bytes = "64MiB"\n'
+        f'[{part}memory.fragmentation]\nkind = "snapshot"\nfile = "now.octmem"\n'
+    )
+    refused = run("sim", "--machine", str(file), "synth:gups?table=64KiB&updates=10")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(f"octavo: {file}: {part}memory.fragmentation: the snapshot is")
 
 
 def test_settings_of_every_kind() -> None:

@@ -92,6 +92,17 @@ pub enum ConfigError {
     Fragmentation(#[from] FragmentationError),
 }
 
+impl ConfigError {
+    /// Whether the initial state of the machine's memory, or of its host's, is the error.
+    pub fn is_of_memory(&self) -> bool {
+        match self {
+            ConfigError::Fragmentation(_) => true,
+            ConfigError::Host(error) => error.is_of_memory(),
+            _ => false,
+        }
+    }
+}
+
 /// [`DesignTables::resolve`](octavo_config::DesignTables::resolve) with the tables of all designs.
 ///
 /// # Errors

@@ -102,6 +102,8 @@ pub fn read_sim(
     if let Some(available) = HostMemory::default().available() {
         footprint.check(&available).map_err(|error| failed(error.to_string()))?;
     }
-    let sim = Sim::new(&config).map_err(|error| failed(error.to_string()))?;
+    let sim = Sim::new(&config).map_err(|error| {
+        failed(if error.is_of_memory() { format!("{name}: {error}") } else { error.to_string() })
+    })?;
     Ok((config, sim))
 }
