@@ -331,6 +331,10 @@ def test_invalid_sweeps_are_refused_before_anything_runs(tmp_path: Path) -> None
         ({"designs": "thpp"}, "did you mean `thp`"),
         ({"settings": {"tlb.l2.main.entrys": 5}}, "machine skylake with tlb.l2.main.entrys=5"),
         ({"settings": {"core.count": 0}, "designs": "thp"}, "^machine skylake with core.count=0: "),
+        (
+            {"settings": {"memory.fragmentation": {"kind": "snapshot", "file": "/nowhere"}}},
+            "^machine skylake with .*}: memory.fragmentation: cannot read",
+        ),
         ({"designs": "thpp", "settings": {"core.count": 2}}, "^no design `thpp`: give"),
         (
             {"designs": "tps:promotion_threshold_percent=500", "settings": {"core.count": 2}},

@@ -142,7 +142,10 @@ def resolve_on(
         resolved = resolve_machine(machine, [*short, *texts])
     except UsageError as error:
         about = _cause(str(error), machine, texts, design, choices)
-        raise UsageError(f"{about}{error}") from None
+        sentence = str(error)
+        if about:
+            sentence = about + sentence.removeprefix(f"{machine}: ")
+        raise UsageError(sentence) from None
     analysis = configuration.core_analysis
     assert analysis.stream is not None, "it is a simulation's"
     assert analysis.footprint_bytes is not None, "it is a simulation's"
