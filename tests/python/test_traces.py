@@ -286,6 +286,7 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
         ("sim", "mine.toml", 125, machine),
         ("run", "mine.toml", 125, machine),
         ("run", "study.toml", 125, " is a study, which `octavo study run {}` runs."),
+        ("machines", "study.toml", 2, " is a study, which `octavo study run {}` runs."),
         ("verify", "some.oct", 126, " is a trace, which `octavo run {}` reads."),
         ("apply", "./some.oct", 126, " is a trace, which `octavo run {}` reads."),
         ("run", "sim/rows.parquet", 125, " has the rows of a result, and no trace: "),
@@ -295,6 +296,9 @@ def test_files_of_octavo_are_named_with_the_commands_that_read_them(
         ("run", "./run", 126, " is a directory of results, of which `octavo report {}` rebuilds "),
     ):
         assert_refused(run(command, name), status, f"`{name}`", message.replace("{}", name))
+    for name, message in (("mine.toml", machine), ("now.octmem", snapshot)):
+        refused = run("study", "run", name)
+        assert_refused(refused, 2, f"`{name}`", message.replace("{}", name))
     assert_refused(run("record", "-o", "new.oct", "some.oct"), 126, " is a trace, which `octavo ")
     taken = snapshot.format("now.octmem").removesuffix(".")
     assert_refused(run("verify", "--from", "now.octmem", "--", "true"), 125, f"`now.octmem`{taken}")

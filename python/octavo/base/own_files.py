@@ -65,6 +65,8 @@ def _document(schema: str, path: Path) -> str:
 
 
 def _table(keys: set[str], word: str) -> str | None:
+    if keys & {"designs", "programs", "traces"}:
+        return f"is a study, which `octavo study run {word}` runs"
     if keys & {"extends", "tlb", "page_table"}:
         return (
             f"is a machine, which `octavo sim --machine {word}` and `octavo run --tlb {word}` take "
@@ -72,6 +74,4 @@ def _table(keys: set[str], word: str) -> str | None:
         )
     if "cycles_per_second" in keys:
         return "is a calibration, which Octavo reads from where `octavo calibrate` writes it"
-    if keys & {"designs", "programs"}:
-        return f"is a study, which `octavo study run {word}` runs"
     return None

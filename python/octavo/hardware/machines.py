@@ -96,10 +96,10 @@ def named_machine(name: str) -> str:
 
 def check_kind(name: str) -> None:
     """Refuses a file that Octavo wrote and that is no machine. Raises UsageError."""
-    if name.endswith(".toml") or name in _core.machine_presets():
+    if name in _core.machine_presets():
         return
     kind = description(name)
-    if kind is None:
+    if kind is None or kind.startswith("is a machine"):
         return
     if begins_with(Path(name), SNAPSHOT_MAGIC):
         file = shell_word(f"memory.fragmentation.file={name}")

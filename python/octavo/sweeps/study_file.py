@@ -13,6 +13,7 @@ from typing import Any
 
 from octavo._core import OctavoError
 from octavo.base.errors import CannotRun, UsageError, hint, nearest
+from octavo.base.own_files import description
 from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, read_toml
 from octavo.base.units import count
@@ -151,11 +152,16 @@ class Study:
 def read_study(name: str) -> Study:
     """Reads and checks a study file. Raises UsageError with a sentence for each error."""
     path = Path(name)
+    kind = description(name)
+    if kind is not None and not kind.startswith("is a study"):
+        raise UsageError(f"`{name}` {kind}.")
     try:
         given = read_toml(path)
     except OSError as error:
         raise CannotRun(f"cannot read `{name}`: {error.strerror}.") from None
-    except (TomlError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise UsageError(f"`{name}` is no TOML file: it is not UTF-8 text.") from None
+    except TomlError as error:
         raise UsageError(f"`{name}` is no TOML file: {error}.") from None
     if _holds_nul(given):
         raise UsageError(f"{name}: a text has a NUL character, which no name and no word can have.")
