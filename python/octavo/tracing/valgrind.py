@@ -163,7 +163,7 @@ class RefusedPages:
     mappings: int
     bytes: int
     largest_bytes: int
-    """Those of the largest mapping."""
+    """Bytes of the largest mapping."""
 
     def plus(self, other: RefusedPages) -> RefusedPages:
         """These mappings and those of another process."""
