@@ -464,6 +464,12 @@ def test_a_budget_is_a_second_and_then_a_share_of_the_time() -> None:
     assert budget.is_spent()
 
 
+def test_messages_name_the_program_that_launchers_start() -> None:
+    done = octavo("apply", "--dry-run", "--", "env", "A=1", "nice", "/usr/bin/sort")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("octavo: sort: ")
+
+
 def test_options_are_added_to_variables_of_the_environment() -> None:
     present = {"MALLOC_CONF": "narenas:1", "LD_PRELOAD": "/lib/a.so", "PYTHONMALLOC": "debug"}
     new = {"MALLOC_CONF": "thp:always", "PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "a=1"}

@@ -47,6 +47,11 @@ class Launch:
     texts: tuple[str, ...] = ()
     """Files that are read into the page cache in huge pages before it starts."""
 
+    @property
+    def name(self) -> str:
+        """The name of the program that launchers at the beginning of the command start."""
+        return Path(self.command[program_at(self.command)]).name
+
     def shell(self) -> str:
         """The shell command that starts the program in the same way without octavo."""
         settings = [f"{name}={shell_word(value)}" for name, value in self.variables.items()]

@@ -199,7 +199,7 @@ def _prepare(
     shown.write_json(lambda: launch.document(texts))
     if not quiet:
         for text in (launch.text, *(text.text() for text in texts)):
-            say(make_console(), f"octavo: {launch.program.name}: {text}.")
+            say(make_console(), f"octavo: {launch.name}: {text}.")
     if asked.dry_run:
         shown.write_text([f"{launch.shell()}\n"])
         return None
