@@ -354,3 +354,61 @@ def test_a_document_is_kept_if_standard_output_is_full(command: str, tmp_path: P
     )
     name = "trace" if command == "info" else command
     assert json.loads((kept / "result.json").read_text())["schema"] == f"octavo/{name}/1"
+
+
+DEFERS = """
+import os, signal
+from octavo.base.signals import DeferredStops
+with DeferredStops() as stops:
+    os.kill(os.getpid(), signal.SIGTSTP)
+    os.write(1, b"before ")
+    stops.stop_if_asked()
+    os.write(1, b"after ")
+    stops.stop_if_asked()
+os.kill(os.getpid(), signal.SIGTSTP)
+os.write(1, b"end")
+"""
+
+
+def stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Waits until a process stops or ends; returns whether it has stopped."""
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return os.WIFSTOPPED(status)
+
+
+def test_ctrl_z_is_deferred_to_a_place_that_suits_it() -> None:
+    # In a group of its own, since the kernel stops no group whose parents are of another session.
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEFERS], stdout=subprocess.PIPE, preexec_fn=os.setpgrp
+    )
+    assert process.stdout is not None
+    for text in (b"before ", b"after "):
+        assert stopped(process)
+        assert os.read(process.stdout.fileno(), 100) == text
+        process.send_signal(signal.SIGCONT)
+    assert not stopped(process)
+    assert process.stdout.read() == b"end"
+    assert process.returncode == 0
+
+
+def test_ctrl_z_stops_verify_between_two_runs(tmp_path: Path) -> None:
+    """Each run asks for a stop, and then takes as long as a program."""
+    program = "kill -TSTP $(cat pid); head -c 20000000 /dev/zero | md5sum > sum; echo >> runs"
+    words = [sys.executable, "-m", "octavo", "verify", "-q", "--repetitions", "1", "--"]
+    process = subprocess.Popen(
+        ["sh", "-c", 'echo $$ > pid; exec "$@"', "sh", *words, "sh", "-c", program],
+        preexec_fn=os.setpgrp,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    stops = 0
+    while stopped(process):
+        stops += 1
+        assert len((tmp_path / "runs").read_text()) == stops
+        process.send_signal(signal.SIGCONT)
+    assert process.returncode == 0
+    # After the last run there is no stop.
+    assert len((tmp_path / "runs").read_text()) == stops + 1 > 2

@@ -88,6 +88,38 @@ class Interruptions(_Handlers):
         raise Interruption(number)
 
 
+class DeferredStops:
+    """Defers Ctrl-Z (SIGTSTP) while it is entered, to calls of `stop_if_asked`. An ignored signal
+    stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        self._is_deferring = False
+
+    def __enter__(self) -> DeferredStops:
+        is_main = threading.current_thread() is threading.main_thread()
+        self._is_deferring = is_main and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+        if self._is_deferring:
+            signal.signal(signal.SIGTSTP, self._note)
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        if self._is_deferring:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+
+    def stop_if_asked(self) -> None:
+        """Stops this process if the signal has arrived, until SIGCONT continues it."""
+        if self._is_asked:
+            self._is_asked = False
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._is_asked = True
+
+
 @contextmanager
 def uninterrupted() -> Iterator[Interrupts]:
     """Defers signals to the end of the block: for steps that are quick and belong together, or that

@@ -18,7 +18,7 @@ from octavo.actions.file_text import file_read_ahead, read_in_small_pages
 from octavo.applying.launch import inherited_environment
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.processes import cpu_seconds, listens
-from octavo.base.signals import Interrupts
+from octavo.base.signals import DeferredStops, Interrupts
 from octavo.base.text import quoted
 from octavo.verification.commands import (
     CommandResult,
@@ -162,6 +162,7 @@ class Experimenter:
         self._system = system
         self._show = on_progress
         self._interrupts = interrupts
+        self._stops = DeferredStops()
         self._found = Experiment([Measured(setting) for setting in settings])
         self._began = time.monotonic()
         self._now: tuple[str, int] = (AS_NOW, 0)
@@ -174,8 +175,10 @@ class Experimenter:
         """
         found = self._found
         try:
-            self._look()
-            self._rounds()
+            # A program that is measured is in another session, so it would not be stopped.
+            with self._stops:
+                self._look()
+                self._rounds()
         except _Stop:
             found.interrupted_by = self._interrupts.first
         found.seconds = time.monotonic() - self._began
@@ -260,6 +263,7 @@ class Experimenter:
 
     def _one(self, setting: Setting, *, is_timed: bool) -> Run:
         self._now = (setting.name, self._found.rounds + 1 if is_timed else 0)
+        self._stops.stop_if_asked()
         self._tick()
         began = time.monotonic()
         ended = None
