@@ -9,7 +9,7 @@
 //!   are missing. Without a free block it compacts memory; where that does not help, or 1 GiB does not fit, it collapses
 //!   ranges of 2 MiB.
 //! - *Smart compaction* frees the 1 GiB of physical memory with the least data and without an unmovable frame. The data
-//!   moves to the regions with the fewest free frames.
+//!   moves to the regions with the fewest free frames. After failures it is deferred, as Linux defers compaction.
 //! - In a guest with `exchange` set (Trident-pv), a hypercall has the host exchange the memory behind a page and behind
 //!   its new place, in place of a copy.
 //!

@@ -1,5 +1,7 @@
 //! A hierarchical bit set that finds its nearest members in a few word operations.
 
+use std::ops::Range;
+
 /// A set of numbers below a fixed length: one bit each, and summary levels above in which a bit marks a
 /// non-empty word of the level below.
 ///
@@ -51,6 +53,20 @@ impl Bits {
     #[inline]
     pub fn count(&self) -> u64 {
         self.members
+    }
+
+    /// The number of members in a range that ends at the length or before it.
+    pub fn count_in(&self, numbers: Range<u64>) -> u64 {
+        if numbers.is_empty() {
+            return 0;
+        }
+        let last = numbers.end - 1;
+        let (first_word, last_word) = (numbers.start >> WORD_LOG2, last >> WORD_LOG2);
+        let words = &self.levels[0][first_word as usize..=last_word as usize];
+        let all: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        let before = words[0] & !(!0 << (numbers.start & 63));
+        let after = words[words.len() - 1] & !(!0 >> (63 - (last & 63)));
+        all - u64::from(before.count_ones() + after.count_ones())
     }
 
     /// Whether `number` is a member; false past the length.
@@ -188,6 +204,8 @@ mod tests {
     }
 
     fn agree(bits: &Bits, set: &BTreeSet<u64>, at: u64) -> Result<(), TestCaseError> {
+        let (start, end) = (at.min(bits.length) / 3, at.min(bits.length));
+        prop_assert_eq!(bits.count_in(start..end), set.range(start..end).count() as u64);
         prop_assert_eq!(bits.count(), set.len() as u64);
         prop_assert_eq!(bits.contains(at), set.contains(&at));
         prop_assert_eq!(bits.first(), set.first().copied());

@@ -245,6 +245,21 @@ impl Buddy {
         Some((found.align_down(frame), found))
     }
 
+    /// The number of free frames in a range of memory.
+    pub fn free_in(&self, frames: &Range<u64>) -> u64 {
+        let of_order = self.free.iter().enumerate().map(|(order, bits)| {
+            let first = frames.start >> order;
+            // The last block may begin in the range and end behind all of memory: that one is never free.
+            let end = frames.end.div_ceil(1 << order);
+            let blocks = bits.count_in(first..end.min(self.frames >> order));
+            let before = if bits.contains(first) { frames.start - (first << order) } else { 0 };
+            let has_last = frames.end > 0 && bits.contains(end - 1);
+            let after = if has_last { (end << order) - frames.end } else { 0 };
+            (blocks << order) - before - after
+        });
+        of_order.sum()
+    }
+
     /// The free blocks of exactly `order`, by address.
     pub fn blocks(&self, order: Order) -> impl Iterator<Item = FrameNumber> + '_ {
         let bits = self.free.get(order.index());

@@ -89,8 +89,7 @@ fn regions(frames: &Frames, order: Order, tier: &Range<u64>) -> Vec<Region> {
         .map(|block| {
             let start = (block * order.frames()).max(tier.start);
             let end = ((block + 1) * order.frames()).min(tier.end);
-            let is_free = |frame: &u64| frames.owner(FrameNumber::new(*frame)).is_none();
-            Region { frames: start..end, free: (start..end).filter(is_free).count() as u64 }
+            Region { frames: start..end, free: frames.buddy().free_in(&(start..end)) }
         })
         .collect()
 }

@@ -45,7 +45,7 @@ pub struct Defragmenter {
     deferrals: [Deferral; Order::COUNT],
     /// The order to make in the background.
     wanted: Option<Order>,
-    /// Whether it frees the block with the least data to move, and never defers that.
+    /// Whether it frees the block with the least data to move, instead of scanning memory.
     is_smart: bool,
 }
 
@@ -55,7 +55,7 @@ impl Defragmenter {
         Defragmenter { defrag, ..Defragmenter::default() }
     }
 
-    /// Frees the block with the least data to move instead of scanning memory, and never defers that.
+    /// Frees the block with the least data to move instead of scanning memory.
     pub fn smart(self, is_smart: bool) -> Self {
         Defragmenter { is_smart, ..self }
     }
@@ -114,20 +114,18 @@ impl Defragmenter {
         order: Order,
         stays: impl Fn(FrameNumber) -> bool,
     ) {
-        if self.is_smart {
-            if memory.frames.free_frames() >= order.frames() {
-                memory.compact_smartly(order, stays);
-            }
-            return;
-        }
         let deferral = &mut self.deferrals[order.index()];
         deferral.considered += 1;
         let is_deferred = deferral.shift > 0 && deferral.considered < 1 << deferral.shift;
         if is_deferred || memory.frames.free_frames() < order.frames() {
             return;
         }
-        let limits = CompactionLimits::ONE_BLOCK;
-        memory.compact_for(&mut self.compactor, order, limits, stays);
+        if self.is_smart {
+            memory.compact_smartly(order, stays);
+        } else {
+            let limits = CompactionLimits::ONE_BLOCK;
+            memory.compact_for(&mut self.compactor, order, limits, stays);
+        }
         let deferral = &mut self.deferrals[order.index()];
         let is_free = memory.frames.buddy().largest_free_order() >= Some(order);
         deferral.considered = 0;

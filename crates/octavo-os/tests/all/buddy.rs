@@ -110,6 +110,15 @@ impl Pair {
             });
             assert_eq!(self.fast.last_in(&tier), lasts.max());
         }
+        let third = self.frames / 3;
+        for range in self.fast.tiers().chain([third..2 * third, third..third, 7.min(third)..third])
+        {
+            let parts = blocks.iter().map(|(block, order)| {
+                let end = (block.raw() + (1 << order)).min(range.end);
+                end.saturating_sub(block.raw().max(range.start))
+            });
+            assert_eq!(self.fast.free_in(&range), parts.sum::<u64>(), "{range:?}");
+        }
         let largest = blocks.iter().map(|(_, order)| *order).max();
         assert_eq!(self.fast.largest_free_order().map(Order::raw), largest);
         let free: u64 = blocks.iter().map(|(_, order)| 1 << order).sum();

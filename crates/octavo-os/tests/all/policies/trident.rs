@@ -249,6 +249,20 @@ fn smart_compaction_moves_the_least_data() {
     assert_eq!(compacted(true, Defrag::Madvise), (HUGE, 0, 1));
 }
 
+/// Each region of 8 MiB has an unmovable frame. Of 31 scans, the first, third, 7th, 15th and 31st compact memory.
+#[test]
+fn smart_compaction_is_deferred_after_failures() {
+    const REGION: u64 = 2048;
+    let mut machine = machine(busy(size(23)), 4 * REGION);
+    (0..4).for_each(|region| hold(&mut machine, region * REGION + 1000, 1, false));
+    machine.event(FIRST, &map(4 * REGION, REGION, Source::Anonymous));
+    (0..4).for_each(|number| machine.touch(FIRST, 4 * REGION + number * HUGE, true));
+    assert_eq!(machine.os.memory().pages(PageSize::HUGE), 4);
+    (0..31).for_each(|_| machine.step(&Op::Background));
+    let counters = machine.os.memory().counters;
+    assert_eq!((counters.compactions, counters.promotions), (5, 0));
+}
+
 /// A scan of 4096 base pages covers one page of 16 MiB that it makes, or eight ranges of huge pages.
 #[test]
 fn pages_that_a_scan_makes_count_as_scanned() {

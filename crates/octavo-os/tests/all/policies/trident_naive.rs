@@ -38,10 +38,10 @@ pub struct NaiveTrident {
     pub compacts: bool,
     /// Whether free memory is cleared.
     pub clears: bool,
-    /// Compaction for huge pages: where it goes on, failures in succession, and requests since.
+    /// Where compaction for huge pages goes on.
     next_block: usize,
-    failures: u32,
-    requests: u32,
+    /// Of compaction for huge pages, and for the largest: failures in succession, and requests since the last one.
+    deferrals: [(u32, u32); 2],
 }
 
 impl NaiveTrident {
@@ -58,8 +58,7 @@ impl NaiveTrident {
             compacts: true,
             clears: true,
             next_block: 0,
-            failures: 0,
-            requests: 0,
+            deferrals: [(0, 0); 2],
         }
     }
 
@@ -142,7 +141,7 @@ impl NaiveTrident {
             return false;
         }
         if self.lowest(size).is_none() && self.compacts {
-            if size == self.largest { self.compact_smartly() } else { self.compact() }
+            self.compact_for(size);
         }
         let Some(block) = self.lowest(size) else { return false };
         self.cells[block..block + size].fill(Cell::Fixed);
@@ -164,13 +163,28 @@ impl NaiveTrident {
         true
     }
 
-    /// "Smart compaction": frees the region with the most free frames that has nothing unmovable, and moves what it has
-    /// to the regions with the fewest.
-    fn compact_smartly(&mut self) {
-        if self.free_frames() < self.largest {
+    /// Compacts memory for a page of `size`. After failures in succession, as many requests do nothing: 1, 3, 7, … and 63
+    /// from the sixth on.
+    fn compact_for(&mut self, size: usize) {
+        let place = usize::from(size == self.largest);
+        let (failures, requests) = self.deferrals[place];
+        self.deferrals[place].1 += 1;
+        if requests < [0, 1, 3, 7, 15, 31, 63][failures as usize] || self.free_frames() < size {
             return;
         }
         self.counters.compactions += 1;
+        if size == self.largest {
+            self.compact_smartly()
+        } else {
+            self.compact()
+        }
+        let failures = if self.lowest(size).is_some() { 0 } else { (failures + 1).min(6) };
+        self.deferrals[place] = (failures, 0);
+    }
+
+    /// "Smart compaction": frees the region with the most free frames that has nothing unmovable, and moves what it has
+    /// to the regions with the fewest.
+    fn compact_smartly(&mut self) {
         let (size, all) = (self.largest, self.cells.len());
         let free_in = |start: usize| {
             self.cells[start..(start + size).min(all)].iter().filter(|cell| is_free(cell)).count()
@@ -199,11 +213,6 @@ impl NaiveTrident {
 
     /// Compaction for a huge page, as Linux's.
     fn compact(&mut self) {
-        self.requests += 1;
-        let is_deferred = self.failures > 0 && self.requests < 1 << self.failures;
-        if is_deferred || self.free_frames() < HUGE {
-            return;
-        }
         let memory = self.cells.iter().map(|cell| match cell {
             Cell::Free { .. } => NaiveFrame::Free,
             Cell::Movable => NaiveFrame::Movable,
@@ -212,10 +221,7 @@ impl NaiveTrident {
         let limits = (1, u64::MAX, u64::MAX);
         let done = NaiveCompaction::of(memory.collect(), &[], HUGE, self.next_block, limits);
         self.next_block = done.next;
-        self.counters.compactions += 1;
         done.moves.into_iter().for_each(|(from, to)| self.move_frame(from, to));
-        self.requests = 0;
-        self.failures = if self.lowest(HUGE).is_some() { 0 } else { (self.failures + 1).min(6) };
     }
 
     fn move_frame(&mut self, from: usize, to: usize) {
