@@ -202,7 +202,7 @@ impl DesignTables {
     /// numbers that are tried: the least one and the greatest of each type.
     fn advice_on_number(&self, tree: &Tree, key: &str) -> Option<String> {
         let (above, name) = key.rsplit_once('.')?;
-        [0, i64::from(u8::MAX), i64::from(u32::MAX)].into_iter().find_map(|number| {
+        [0, i64::from(u8::MAX), i64::from(u32::MAX), i64::MAX].into_iter().find_map(|number| {
             let mut tables = tree.tables.clone();
             let mut table: &mut dyn TableLike = &mut tables;
             for part in above.split('.') {

@@ -258,14 +258,17 @@ impl TranslationHardware {
         }
         match self.sizes.unsupported(&policy) {
             None => Ok(()),
-            Some(size) => Err(refused(
-                host,
-                format!(
-                    "it makes pages of {size}, which the page tables of {name} do not support: give \
-                     another policy, or {}",
-                    Sizes::All.remedy(|_| true)
-                ),
-            )),
+            Some(size) => {
+                let names: Vec<_> = Sizes::All.supported_by().map(|one| one.name).collect();
+                Err(refused(
+                    host,
+                    format!(
+                        "it makes pages of {size}, which the page tables of {name} do not support: give \
+                         another policy, or the hardware {}",
+                        names.join(" or ")
+                    ),
+                ))
+            }
         }
     }
 }

@@ -11,6 +11,8 @@ mod outside;
 #[cfg(test)]
 mod radix_twin;
 pub mod registry;
+#[cfg(test)]
+mod setting_messages;
 mod spec;
 #[cfg(test)]
 mod tlb_twin;

@@ -216,10 +216,9 @@ impl Requirement {
 pub const RANGES: Requirement = Requirement { capability: policy::RANGES, is_of_host: true };
 
 impl Sizes {
-    /// The hardware that `fits` and whose page tables support these sizes, as `the hardware NAME or NAME`.
-    pub fn remedy(self, fits: impl Fn(&TranslationHardware) -> bool) -> String {
-        let names = hardware().filter(|one| one.sizes == self && fits(one)).map(|one| one.name);
-        format!("the hardware {}", names.collect::<Vec<_>>().join(" or "))
+    /// The names of the hardware whose page tables support these sizes.
+    pub fn supported_by(self) -> impl Iterator<Item = &'static TranslationHardware> {
+        hardware().filter(move |one| one.sizes == self)
     }
 
     /// The first size of the pages that a policy makes which these do not include.

@@ -69,10 +69,12 @@ pub enum SpecError {
     },
     /// A policy that does not meet the requirement of the hardware.
     #[error(
-        "{hardware}+{policy}: {hardware} needs {requirement}, which the policy `{policy}` does not make: give \
+        "{design}: {hardware} needs {requirement}, which the policy `{policy}` does not make: give \
          {hardware} with {remedy}"
     )]
     UnmetRequirement {
+        /// As given by the user.
+        design: String,
         /// The hardware.
         hardware: &'static str,
         /// The policy.
@@ -84,17 +86,19 @@ pub enum SpecError {
     },
     /// A policy with pages of a size that the hardware's page tables do not support.
     #[error(
-        "{hardware}+{policy}: the policy `{policy}` makes pages of {size}, which the page tables of \
+        "{design}: the policy `{policy}` makes pages of {size}, which the page tables of \
          {hardware} do not support: give {remedy}"
     )]
     UnsupportedSize {
+        /// As given by the user.
+        design: String,
         /// The hardware.
         hardware: &'static str,
         /// The policy.
         policy: String,
         /// The first such size.
         size: String,
-        /// The hardware that supports it.
+        /// The policy with hardware that supports it.
         remedy: String,
     },
     /// A policy with pages of a size that no design outside of the simulator translates.
@@ -148,7 +152,7 @@ impl DesignSpec {
         let os = registry::policies()
             .named(policy, policy_settings.into_iter())
             .map_err(|error| SpecError::of_policy(name, own, error))?;
-        check_fit(hardware, policy, &os)?;
+        check_fit(name, hardware, policy, &os)?;
         Ok(DesignSpec {
             name: name.to_owned(),
             hardware,
@@ -239,11 +243,17 @@ fn split<'a>(
 }
 
 /// Rejects a policy whose pages the hardware cannot translate, or that lacks what the hardware requires.
-fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Result<(), SpecError> {
+fn check_fit(
+    design: &str,
+    hardware: &TranslationHardware,
+    policy: &str,
+    os: &OsConfig,
+) -> Result<(), SpecError> {
     let unmet =
         |other: &TranslationHardware| other.needs.filter(|needs| !needs.is_met_by(&os.policy));
     if let Some(requirement) = unmet(hardware) {
         return Err(SpecError::UnmetRequirement {
+            design: quoted(design),
             hardware: hardware.name,
             policy: policy.to_owned(),
             requirement: requirement.capability.0,
@@ -252,12 +262,17 @@ fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Res
     }
     match hardware.sizes.unsupported(&os.policy) {
         None => Ok(()),
-        Some(size) => Err(SpecError::UnsupportedSize {
-            hardware: hardware.name,
-            policy: policy.to_owned(),
-            size: size.to_string(),
-            remedy: registry::Sizes::All.remedy(|other| unmet(other).is_none()),
-        }),
+        Some(size) => {
+            let others = registry::Sizes::All.supported_by().filter(|other| unmet(other).is_none());
+            let designs: Vec<_> = others.map(|other| format!("{}+{policy}", other.name)).collect();
+            Err(SpecError::UnsupportedSize {
+                design: quoted(design),
+                hardware: hardware.name,
+                policy: policy.to_owned(),
+                size: size.to_string(),
+                remedy: designs.join(" or "),
+            })
+        }
     }
 }
 
@@ -377,12 +392,17 @@ mod tests {
         assert_eq!(
             sentence("conventional+tps"),
             "conventional+tps: the policy `tps` makes pages of 8KiB, which the page tables of \
-             conventional do not support: give the hardware granule or tps"
+             conventional do not support: give granule+tps or tps+tps"
+        );
+        assert_eq!(
+            sentence("trident:largest=4MiB"),
+            "trident:largest=4MiB: the policy `trident` makes pages of 4MiB, which the page tables of \
+             conventional do not support: give granule+trident"
         );
         assert_eq!(
             sentence("conventional+fixed:size=64KiB"),
-            "conventional+fixed: the policy `fixed` makes pages of 64KiB, which the page tables of \
-             conventional do not support: give the hardware granule"
+            "conventional+fixed:size=64KiB: the policy `fixed` makes pages of 64KiB, which the page tables of \
+             conventional do not support: give granule+fixed"
         );
     }
 }

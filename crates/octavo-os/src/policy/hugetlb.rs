@@ -60,7 +60,7 @@ impl PolicySettings for HugetlbConfig {
         }
         match self.all_anonymous {
             Some(size) if ![PageSize::HUGE, PageSize::LARGEST].contains(&size) => {
-                Err(format!("all_anonymous = {size}: give 2MiB or 1GiB"))
+                Err(format!("all_anonymous = {size}: give 2MiB or 1GiB, or none"))
             }
             _ => Ok(()),
         }

@@ -123,9 +123,10 @@ impl OsConfig {
     }
 }
 
-/// The smallest and largest values of all number types, and a page size: a check with narrower bounds than its type
+/// The smallest and largest values of all number types and of page sizes: a check with narrower bounds than its type
 /// rejects one of them.
-const EXTREMES: [&str; 6] = ["0", "255", "65535", "4294967295", "18446744073709551615", "1GiB"];
+const EXTREMES: [&str; 7] =
+    ["0", "255", "65535", "4294967295", "18446744073709551615", "4KiB", "1GiB"];
 
 impl OsConfig {
     /// The policy's advice on a value outside the type of the setting. `None` if the policy accepts all of [`EXTREMES`]
@@ -162,6 +163,8 @@ mod tests {
         for (policy, key, values, allowed) in [
             ("fixed", "size", ["2KiB", "12KiB", "1GiB"], "a power of two from 4KiB to 2MiB"),
             ("mthp", "smallest", ["2KiB", "many", "4MiB"], "a power of two from 16KiB to 2MiB"),
+            ("trident", "largest", ["3MiB", "2GiB", "1MiB"], "a power of two from 2MiB to 1GiB"),
+            ("hugetlb", "all_anonymous", ["3MiB", "many", "4KiB"], "2MiB or 1GiB, or none"),
         ] {
             for value in values {
                 let mut config = Policies::default().parse(policy).unwrap();

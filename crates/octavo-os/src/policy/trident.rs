@@ -33,7 +33,8 @@ pub struct TridentConfig {
     /// The largest page: 1 GiB; 2 MiB for transparent huge pages alone.
     #[serde(with = "page_size")]
     pub largest: PageSize,
-    /// Maximum number of unmapped base pages in a range of the largest size that `khugepaged` collapses.
+    /// Maximum number of unmapped base pages in a range of the largest size that `khugepaged` collapses; at most all but
+    /// one of 1 GiB.
     pub max_ptes_none_largest: u64,
     /// Whether compaction for the largest page frees the block with the least data, instead of scanning memory.
     pub smart_compaction: bool,
@@ -47,12 +48,15 @@ pub struct TridentConfig {
     pub huge: DefragmentingThpConfig,
 }
 
+/// The most missing base pages of a page.
+const MAX_PTES_NONE_LARGEST: u64 = base_pages(PageSize::LARGEST) - 1;
+
 impl Default for TridentConfig {
     /// The defaults of the authors' kernel, without hypercalls.
     fn default() -> Self {
         TridentConfig {
             largest: PageSize::LARGEST,
-            max_ptes_none_largest: base_pages(PageSize::LARGEST) - 1,
+            max_ptes_none_largest: MAX_PTES_NONE_LARGEST,
             smart_compaction: true,
             clear_every_instructions: 300_000_000,
             exchange: None,
@@ -82,6 +86,12 @@ impl PolicySettings for TridentConfig {
             return Err(format!(
                 "largest = {}: give a power of two from 2MiB to 1GiB",
                 self.largest
+            ));
+        }
+        if self.max_ptes_none_largest > MAX_PTES_NONE_LARGEST {
+            let given = self.max_ptes_none_largest;
+            return Err(format!(
+                "max_ptes_none_largest = {given}: give 0 to {MAX_PTES_NONE_LARGEST}"
             ));
         }
         if let Some(size) = self.exchange

@@ -31,6 +31,8 @@ impl Default for AnchorSettings {
     }
 }
 
+/// The largest number of TOML.
+const MAX_INSTRUCTIONS: u64 = i64::MAX as u64;
 const MAX_DISTANCE: u64 = 1 << AnchorFormat::MAX_LOG2;
 
 impl AnchorSettings {
@@ -59,7 +61,7 @@ impl DesignSettings for AnchorSettings {
             return Err(InvalidValue::new("anchor.max_distance", self.max_distance, advice));
         }
         let every = self.choose_every_instructions;
-        check_range("anchor.choose_every_instructions", every, 1, u64::MAX)?;
+        check_range("anchor.choose_every_instructions", every, 1, MAX_INSTRUCTIONS)?;
         check_range("anchor.lookup_cycles", self.lookup_cycles, 0, 1000)
     }
 }

@@ -90,6 +90,7 @@ mod tests {
             ("pages_1=1025", "give a whole number from 0 to 1024"),
             ("pages_8=1025", "give a whole number from 0 to 1024"),
             ("phase_misses=4294967297", "give a whole number from 0 to 4294967296"),
+            ("phase_misses=many", "give a whole number from 0 to 4294967296"),
             ("free=2", "give true or false"),
         ] {
             let result = resolve("skylake", &[&format!("morrigan.{setting}")]).map(|_| ());

@@ -292,6 +292,10 @@ fn settings_are_checked() {
     );
     assert_eq!(sentence("exchange", "1GiB"), "exchange = 1GiB: give 2MiB or 4KiB, or none");
     assert_eq!(sentence("max_ptes_none", "512"), "max_ptes_none = 512: give 0 to 511");
+    for value in ["262144", "many"] {
+        let bounds = format!("max_ptes_none_largest = {value}: give 0 to 262143");
+        assert_eq!(sentence("max_ptes_none_largest", value), bounds);
+    }
     config.set("defrag", "always").unwrap();
     config.set("pages_to_scan", "512").unwrap();
     let expected = TridentConfig {
@@ -434,7 +438,7 @@ proptest! {
         held in vec((0u64..600, 0.0f64..1.0, 1u64..5), 3..8),
         steps in vec(step(MAPPED), 1..30),
         max_none in prop_oneof![Just(511u32), 300u32..511],
-        max_none_largest in prop_oneof![Just(u64::MAX), 0u64..2048],
+        max_none_largest in prop_oneof![Just(GIB - 1), 0u64..2048],
         (defrag, clears, start) in (any::<bool>(), any::<bool>(), 0u64..600),
     ) {
         let mut config = busy(size(log2));
