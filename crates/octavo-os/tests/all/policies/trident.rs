@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::machine::{Machine, Op, Source, map, ops, range};
 use super::others::{CONVENTIONAL, FIRST, mapped, size};
-use super::trident_naive::{Cell, NaiveTrident};
+use super::trident_naive::{Cell, FaultCompaction, NaiveTrident};
 
 const GIB: u64 = base_pages(PageSize::LARGEST);
 const GIB_BYTES: u64 = PageSize::LARGEST.bytes();
@@ -375,6 +375,11 @@ fn compare_with_twin(
     twin.max_none = u64::from(config.huge.huge.max_ptes_none);
     twin.max_none_largest = config.max_ptes_none_largest;
     twin.compacts = config.huge.khugepaged_defrag;
+    twin.at_faults = match config.huge.defrag {
+        Defrag::Always => FaultCompaction::AtOnce,
+        Defrag::Defer | Defrag::DeferMadvise => FaultCompaction::Later,
+        Defrag::Madvise | Defrag::Never => FaultCompaction::Never,
+    };
     twin.clears = config.clear_every_instructions > 0;
     let before = machine.os.memory().counters;
     for step in steps {
@@ -439,12 +444,14 @@ proptest! {
         steps in vec(step(MAPPED), 1..30),
         max_none in prop_oneof![Just(511u32), 300u32..511],
         max_none_largest in prop_oneof![Just(GIB - 1), 0u64..2048],
-        (defrag, clears, start) in (any::<bool>(), any::<bool>(), 0u64..600),
+        (khugepaged_defrag, clears, start) in (any::<bool>(), any::<bool>(), 0u64..600),
+        defrag in prop::sample::select(vec![Defrag::Always, Defrag::Defer, Defrag::Never]),
     ) {
         let mut config = busy(size(log2));
+        config.huge.defrag = defrag;
         config.max_ptes_none_largest = max_none_largest;
         config.huge.huge.max_ptes_none = max_none;
-        config.huge.khugepaged_defrag = defrag;
+        config.huge.khugepaged_defrag = khugepaged_defrag;
         config.clear_every_instructions = u64::from(clears);
         let held = held.into_iter().map(|(frames, chance, step)| (frames, chance <= stays, step));
         compare_with_twin(config, held.collect(), start, &steps)?;

@@ -18,6 +18,15 @@ pub enum Cell {
     Fixed,
 }
 
+/// When memory is compacted for a page that a fault wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultCompaction {
+    Never,
+    /// Before the scan that follows.
+    Later,
+    AtOnce,
+}
+
 const HUGE: usize = 512;
 const PAGE_BYTES: u64 = 4096;
 
@@ -36,6 +45,10 @@ pub struct NaiveTrident {
     pub max_none_largest: u64,
     /// Whether promotion compacts memory.
     pub compacts: bool,
+    /// When memory is compacted for a fault.
+    pub at_faults: FaultCompaction,
+    /// Whether compaction for huge pages, and for the largest, is due in the background.
+    wanted: [bool; 2],
     /// Whether free memory is cleared.
     pub clears: bool,
     /// Where compaction for huge pages goes on.
@@ -56,6 +69,8 @@ impl NaiveTrident {
             max_none: 511,
             max_none_largest: u64::MAX,
             compacts: true,
+            at_faults: FaultCompaction::Never,
+            wanted: [false; 2],
             clears: true,
             next_block: 0,
             deferrals: [(0, 0); 2],
@@ -84,6 +99,13 @@ impl NaiveTrident {
             if !fits || !self.within(&range).is_empty() {
                 continue;
             }
+            if self.lowest(size).is_none() {
+                match self.at_faults {
+                    FaultCompaction::Never => {}
+                    FaultCompaction::Later => self.wanted[usize::from(size == self.largest)] = true,
+                    FaultCompaction::AtOnce => self.compact_for(size),
+                }
+            }
             let clear = self.clear_block().filter(|_| size == self.largest && self.clears);
             if let Some(block) = clear.or_else(|| self.lowest(size)) {
                 if clear.is_none() {
@@ -110,6 +132,11 @@ impl NaiveTrident {
 
     /// A scan of all memory, and the clearing of a block.
     pub fn background(&mut self) {
+        let [huge, largest] = std::mem::take(&mut self.wanted);
+        for (_, size) in [(largest, self.largest), (huge, HUGE)].into_iter().filter(|(due, _)| *due)
+        {
+            self.compact_for(size);
+        }
         let mut at = self.mapping.start.next_multiple_of(HUGE as u64);
         while at + HUGE as u64 <= self.mapping.end {
             let largest = around(at, self.largest);
