@@ -69,7 +69,7 @@ def test_kernel_time_of_another_part_does_not_count() -> None:
     ("instructions", "text"),
     [
         ((960, 40), ""),
-        ((600, 400), " By thread, the share of the instructions: a 60.0%; b 40.0%."),
+        ((600, 400), " By thread: a executed 60.0% of the instructions; b 40.0%."),
     ],
 )
 def test_the_answer_names_threads_with_a_notable_share(

@@ -156,17 +156,22 @@ def sentence(records: Sequence[Mapping[str, Any]]) -> str:
     gains = [None if record["gain"] is None else Gain(**record["gain"]) for record in notable]
     has_gains = any(gain is not None and gain.is_expected for gain in gains)
     named = list(zip(notable, gains, strict=True))[:_MOST_NAMED]
-    parts = "; ".join(_described(record, gain if has_gains else None) for record, gain in named)
-    if not has_gains:
-        return f" By thread, the share of the instructions: {parts}."
-    return (
-        " By thread, the share of the instructions, and of its own time the share that fewer page "
-        f"walks would save: {parts}. Threads run side by side natively: a server's throughput "
-        "gains what the threads gain that serve its load."
-    )
+    (first, first_gain), *others = named
+    parts = [f"{_name_of(first)} executed {format_share(first['share'])} of the instructions"]
+    if has_gains:
+        parts[0] += f", and fewer page walks would save {first_gain} of its time"
+    for record, gain in others:
+        of_time = f", {gain}" if has_gains else ""
+        parts.append(f"{_name_of(record)} {format_share(record['share'])}{of_time}")
+    text = f" By thread: {'; '.join(parts)}."
+    if has_gains:
+        text += (
+            " Threads run side by side natively: a server's throughput gains what the threads gain "
+            "that serve its load."
+        )
+    return text
 
 
-def _described(record: Mapping[str, Any], gain: Gain | None) -> str:
+def _name_of(record: Mapping[str, Any]) -> str:
     several = f" ({record['threads']} threads)" if record["threads"] > 1 else ""
-    text = f"{record['name']}{several} {format_share(record['share'])}"
-    return text if gain is None else f"{text} and {gain}"
+    return f"{record['name']}{several}"
