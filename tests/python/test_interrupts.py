@@ -378,7 +378,7 @@ def stopped(process: subprocess.Popen[bytes]) -> bool:
     return os.WIFSTOPPED(status)
 
 
-def test_ctrl_z_is_deferred_to_a_place_that_suits_it() -> None:
+def test_ctrl_z_is_deferred_until_it_is_asked_for() -> None:
     # In a group of its own, since the kernel stops no group whose parents are of another session.
     process = subprocess.Popen(
         [sys.executable, "-c", DEFERS], stdout=subprocess.PIPE, preexec_fn=os.setpgrp

@@ -346,7 +346,7 @@ def _main_program(processes: Sequence[ProcessCounts]) -> str | None:
         if process["stream"] not in replaced:
             instructions[process["program"]] += process["instructions"]
     for program, most in instructions.most_common(1):
-        if program != _last_image(processes) and 2 * most > instructions.total():
+        if program and program != _last_image(processes) and 2 * most > instructions.total():
             return program
     return None
 
@@ -354,7 +354,7 @@ def _main_program(processes: Sequence[ProcessCounts]) -> str | None:
 def subject_of(manifest: dict[str, Any]) -> str:
     """The program or trace of a run as it was given, or the program's path if it was found on PATH;
     `/usr/bin/postgres (started by setpriv)` where the first program has executed another one in its
-    place, or where another one executed most instructions.
+    place, or where another one executed more than half of all instructions.
     """
     first = str(manifest["program"])
     processes = manifest["processes"]

@@ -284,6 +284,7 @@ impl Machine for Avx512 {
             counts
         }
     }
+
     #[inline(always)]
     fn differing(self, a: &[u32], b: &[u32], indexes: &mut [u32]) -> usize {
         // SAFETY: there is AVX-512; the array is as long as the register.

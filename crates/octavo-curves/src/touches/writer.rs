@@ -33,13 +33,13 @@ struct Code {
 }
 
 /// The mark of a fetch in the page number that touches are compared by.
-pub(super) const fn marked(page: u64, kinds: bool) -> u64 {
-    if kinds { page | 1 << 63 } else { page }
+pub(super) const fn marked(page: u64, is_marked: bool) -> u64 {
+    if is_marked { page | 1 << 63 } else { page }
 }
 
 /// The mark of a fetch in [`Touch`].
-pub(super) const fn mark(kinds: bool) -> u32 {
-    if kinds { FETCHED } else { 0 }
+pub(super) const fn mark(is_marked: bool) -> u32 {
+    if is_marked { FETCHED } else { 0 }
 }
 
 impl<const KINDS: bool> TouchWriter<KINDS> {
