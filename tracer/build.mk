@@ -61,6 +61,7 @@ LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id
 	-Wl,--wrap=vgPlain_unlink \
 	-Wl,--wrap=vgPlain_kill_self \
 	-Wl,--wrap=vgPlain_sigaction \
+	-Wl,--wrap=vgPlain_do_sys_sigaction \
 	-Wl,--wrap=vgPlain_sigtimedwait_zero \
 	-Wl,--wrap=vgPlain_disp_run_translations \
 	-Wl,--wrap=vgPlain_gdbserver_report_syscall \

@@ -475,6 +475,7 @@ static void thread_stops(ThreadId tid, ULong blocks_done)
 static void signal_delivered(ThreadId tid, Int signal, Bool alternate_stack)
 {
    allocations_signal(tid, alternate_stack);
+   job_control_delivers(signal);
    ULong payload[] = {(ULong)signal};
    ring_record(OCTAVO_SIGNAL, 1, payload);
 }

@@ -201,6 +201,11 @@ void refused_pages_note(SizeT bytes, ULong flags);
 void refused_pages_finished(void);
 void refused_pages_forked(void);
 
+/* ---- job_control.c ---- */
+
+/* A handler of the program is about to run. */
+void job_control_delivers(Int signal);
+
 /* ---- descriptors.c ---- */
 
 /* Takes over the descriptors that the image was started with; returns the session's. */
