@@ -113,6 +113,9 @@ struct octavo_slot {
    struct octavo_thread thread[OCTAVO_THREADS];
 };
 
+_Static_assert(sizeof(struct octavo_session) <= OCTAVO_PAGE_BYTES, "the session has one page");
+_Static_assert(sizeof(struct octavo_slot) <= OCTAVO_PAGE_BYTES, "a slot has one page");
+
 #define OCTAVO_NO_PARENT 0xffffffffu
 #define OCTAVO_UNKNOWN 0xffffffffffffffffULL
 

@@ -53,6 +53,9 @@ pub mod slot {
     pub const THREADS: usize = 512 + 1024;
 }
 
+const _: () = assert!(session::ELAPSED_MILLISECONDS + 8 <= PAGE_BYTES);
+const _: () = assert!(slot::THREADS + THREADS * THREAD_BYTES <= PAGE_BYTES);
+
 /// A set bit 63 makes a word a record's header: its kind, and how many payload words follow.
 pub const RECORD: u64 = 1 << 63;
 
