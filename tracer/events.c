@@ -220,9 +220,9 @@ static Bool malloc_maps(ThreadId tid, ULong flags)
           && is_of_c_library(frames[1]);
 }
 
-/* The flags of MAP_HUGETLB for a file on hugetlbfs or of memfd_create with MFD_HUGETLB, which is
-   mapped without them; 0 for other files. */
-static ULong pages_of_file(ULong fd)
+/* The flags of a mapping of a file. For one on hugetlbfs, or of memfd_create with MFD_HUGETLB, those
+   of MAP_HUGETLB with the file's page size: the kernel needs no such flags, and ignores the size. */
+static ULong flags_for_file(ULong flags, ULong fd)
 {
    /* struct statfs: the type of the file system, the size of its blocks, and others. */
    ULong type_and_page[16] = {0};
@@ -231,10 +231,10 @@ static ULong pages_of_file(ULong fd)
       raw_syscall(__NR_fstatfs, fd, (ULong)(Addr)type_and_page, 0, 0, 0, 0);
    const ULong hugetlbfs_magic = 0x958458F6;
    if (type_and_page[0] != hugetlbfs_magic)
-      return 0;
+      return flags;
    ULong log2 = 0;
    while (2UL << log2 <= type_and_page[1]) log2++;
-   return OCTAVO_MAP_HUGETLB | log2 << OCTAVO_MAP_HUGE_SHIFT;
+   return (flags & ~OCTAVO_MAP_HUGE_MASK) | OCTAVO_MAP_HUGETLB | log2 << OCTAVO_MAP_HUGE_SHIFT;
 }
 
 static void mapped(ThreadId tid, Addr start, const UWord* args)
@@ -246,7 +246,7 @@ static void mapped(ThreadId tid, Addr start, const UWord* args)
       map_record(start, args[1], args[2], flags | (malloc_maps(tid, flags) ? OCTAVO_MAP_BY_MALLOC : 0),
                  flags & VKI_MAP_SHARED ? OCTAVO_SHARED : OCTAVO_ANONYMOUS, 0, NULL);
    else
-      map_record(start, args[1], args[2], flags | pages_of_file(args[4]), OCTAVO_FILE, args[5],
+      map_record(start, args[1], args[2], flags_for_file(flags, args[4]), OCTAVO_FILE, args[5],
                  seg ? VG_(am_get_filename)(seg) : NULL);
 }
 
@@ -377,7 +377,7 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
       if (number == __NR_mmap && sr_Err(result) == VKI_ENOMEM)
          refused_pages_note(args[1], args[3] & VKI_MAP_ANONYMOUS
                                         ? args[3]
-                                        : args[3] | pages_of_file(args[4]));
+                                        : flags_for_file(args[3], args[4]));
       if (number == __NR_execve || number == __NR_execveat)
          exec_record("");
       return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Mappings that the kernel refuses since hugetlbfs has too few free pages. Messages for the
- * consumer name the first one of each page size, which a program that is killed leaves as well, and
- * the totals at the end of the image.
+ * Mappings that the kernel refuses since hugetlbfs has too few free pages. The first one of each
+ * page size is reported at once, so that it is known of a program that is killed; the totals are
+ * reported at the end of the image.
  */
 #include "tracer.h"
 
@@ -14,9 +14,12 @@ static struct refused {
 static void report(UInt log2)
 {
    const struct refused* r = &refused[log2];
-   VG_(umsg)("octavo tracer: %s got no pages of hugetlbfs (%llu KiB each): mappings refused: %llu, "
-             "with %llu bytes in all, %llu in the largest\n",
-             placement_program(), log2 ? 1ULL << log2 >> 10 : 0, r->count, r->bytes, r->largest);
+   HChar size[40] = "of the default size";
+   if (log2)
+      VG_(sprintf)(size, "%llu KiB each", 1ULL << log2 >> 10);
+   VG_(umsg)("octavo tracer: %s got no pages of hugetlbfs (%s): mappings refused: %llu, with %llu "
+             "bytes in all, %llu in the largest\n",
+             placement_program(), size, r->count, r->bytes, r->largest);
 }
 
 void refused_pages_note(SizeT bytes, ULong flags)

@@ -115,6 +115,8 @@ def test_the_default_size_of_hugetlbfs_is_that_of_the_kernel(tmp_path: Path) -> 
     assert machine(tmp_path).default_pool_size == 2 * MIB
     (tmp_path / "proc/meminfo").write_text("HugePages_Total:  0\nHugepagesize:    1048576 kB\n")
     assert read_huge_pages(tmp_path).default_pool_size == 1 << 30
+    (tmp_path / "proc/meminfo").write_text("Hugepagesize:          0 kB\n")
+    assert read_huge_pages(tmp_path).default_pool_size == 2 * MIB
 
 
 def test_the_line_for_refused_pages_reserves_those_of_the_largest_mapping(tmp_path: Path) -> None:

@@ -59,9 +59,10 @@ def test_a_program_that_asked_for_too_much_address_space_is_named() -> None:
 def refusal(
     program: str, kib: int, mappings: int, in_all: int, largest: int, process: int = 7
 ) -> str:
-    """The tracer's message about mappings in pages of hugetlbfs."""
+    """The tracer's message about mappings in pages of hugetlbfs; 0 KiB stands for no size named."""
+    size = f"{kib} KiB each" if kib else "of the default size"
     return (
-        f"==7== octavo tracer: {program} got no pages of hugetlbfs ({kib} KiB each): mappings "
+        f"==7== octavo tracer: {program} got no pages of hugetlbfs ({size}): mappings "
         f"refused: {mappings}, with {in_all} bytes in all, {largest} in the largest\n"
     ).replace("==7==", f"=={process}==")
 
@@ -87,6 +88,14 @@ def test_mappings_of_the_default_size_are_added_to_those_that_name_it() -> None:
 def test_mappings_that_several_processes_of_a_program_did_not_get_are_added() -> None:
     by_7, by_8 = refusal("a", 0, 1, 5, 5, process=7), refusal("a", 0, 2, 3, 2, process=8)
     assert refused_pages(by_7 + by_8, DEFAULT) == [RefusedPages("a", DEFAULT, 3, 8, 5)]
+
+
+def test_mappings_that_several_images_of_a_process_did_not_get_are_added() -> None:
+    once, total = refusal("a", 0, 1, 5, 5), refusal("a", 0, 3, 12, 6)
+    assert refused_pages(once + total + once, DEFAULT) == [RefusedPages("a", DEFAULT, 4, 17, 6)]
+    # An exec that fails has the totals reported, and the image goes on.
+    later = refusal("a", 0, 4, 20, 8)
+    assert refused_pages(once + total + later, DEFAULT) == [RefusedPages("a", DEFAULT, 4, 20, 8)]
 
 
 def test_a_failure_is_told_before_memory_that_the_program_went_on_without() -> None:

@@ -244,3 +244,18 @@ def test_pages_of_hugetlbfs_that_a_program_does_not_get_are_named(octavo: Octavo
     assert POOL in small
     assert "asked for 2 GiB in 1 GiB pages of hugetlbfs and got none" in gigantic
     assert "it needs 2 of them free" in gigantic
+
+
+@pytest.mark.skipif(not Path(POOL).exists(), reason="needs hugetlbfs")
+def test_a_file_of_hugetlbfs_has_pages_of_its_own_size(octavo: Octavo):
+    code = (
+        "import mmap, os\n"
+        "file = os.memfd_create('pool', os.MFD_HUGETLB | os.MFD_HUGE_2MB)\n"
+        "os.ftruncate(file, 32 << 30)\n"
+        "try: mmap.mmap(file, 32 << 30, flags=mmap.MAP_SHARED | os.MFD_HUGE_1GB)\n"
+        "except OSError: print('refused')"
+    )
+    traced = octavo([sys.executable, "-I", "-c", code])
+    assert (traced.status, traced.stdout) == (0, b"refused\n")
+    (warning,) = traced.run["warnings"]
+    assert "asked for 32 GiB in 2 MiB pages of hugetlbfs" in warning

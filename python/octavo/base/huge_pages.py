@@ -133,7 +133,8 @@ def read_huge_pages(
 
 
 def _default_pool_size(root: Path) -> int:
-    stated = re.search(r"^Hugepagesize: +(\d+) kB$", read_text(root / "proc/meminfo") or "", re.M)
+    meminfo = read_text(root / "proc/meminfo") or ""
+    stated = re.search(r"^Hugepagesize: +([1-9]\d*) kB$", meminfo, re.M)
     return int(stated[1]) * KIB if stated else PMD_PAGE
 
 

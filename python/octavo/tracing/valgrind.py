@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from octavo.base.errors import CannotRun
@@ -28,7 +29,8 @@ _CONFINED = re.compile(r"^octavo tracer: (.+ confined its system calls .+)", re.
 _UNTRACED = re.compile(r"^octavo tracer: (.+) ran untraced: (.+)", re.M)
 _LACKS_ROOM = re.compile(r"^octavo tracer: (.+ of address space in one piece .+)", re.M)
 _REFUSED_PAGES = re.compile(
-    r"^(?:==(\d{1,20})== *)?octavo tracer: (.+) got no pages of hugetlbfs \((\d{1,15}) KiB each\): "
+    r"^(?:==(\d{1,20})== *)?octavo tracer: (.+) got no pages of hugetlbfs "
+    r"\((?:([1-9]\d{0,14}) KiB each|of the default size)\): "
     r"mappings refused: (\d{1,20}), with (\d{1,20}) bytes in all, (\d{1,20}) in the largest$",
     re.M,
 )
@@ -176,20 +178,22 @@ class RefusedPages:
 
 
 def refused_pages(diagnostics: str, default_size: int) -> list[RefusedPages]:
-    """Such mappings by program and page size, in the order of the first ones. Of the messages of a
-    process the one with the most mappings counts, as a total comes after the first mapping.
-    `default_size` is that of mappings that name none.
+    """Such mappings by program and page size, in the order of the first ones. A message about one
+    mapping begins an image, and the totals of an image replace its message before. A process that
+    executes its program again has several images. Mappings that name no size have `default_size`.
     """
-    by_process: dict[tuple[str, str, str], RefusedPages] = {}
+    by_process: dict[tuple[str | None, str, str | None], list[RefusedPages]] = {}
     for line in _REFUSED_PAGES.finditer(diagnostics):
         process, program, kib = line.group(1, 2, 3)
-        size = int(kib) * KIB or default_size
+        size = int(kib) * KIB if kib else default_size
         found = RefusedPages(program, size, *map(int, line.group(4, 5, 6)))
-        known = by_process.setdefault((process, program, kib), found)
-        if found.mappings > known.mappings:
-            by_process[process, program, kib] = found
+        images = by_process.setdefault((process, program, kib), [])
+        if found.mappings > 1 and images:
+            images[-1] = found
+        else:
+            images.append(found)
     by_program: dict[tuple[str, int], RefusedPages] = {}
-    for one in by_process.values():
+    for one in chain.from_iterable(by_process.values()):
         before = by_program.get((one.program, one.page_size))
         by_program[one.program, one.page_size] = one if before is None else before.plus(one)
     return list(by_program.values())
