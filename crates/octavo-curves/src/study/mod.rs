@@ -37,7 +37,7 @@ use crate::sizes::Sizes;
 use front::STEP;
 use lines::LineSample;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
-use machine::{MachineState, Side};
+use machine::{MachineState, Misses, Side};
 use octavo_trace::{Counts, Stream};
 pub use page_faults::PageFaults;
 use page_faults::{HUGE_PAGES, HugePages, Untouched};
@@ -149,7 +149,7 @@ pub struct Study {
 struct Checkpoint {
     fetch: Vec<RegionTally>,
     data: Vec<RegionTally>,
-    machine: Option<[Vec<u64>; 2]>,
+    machine: Option<[Misses; 2]>,
     page_faults: Vec<PageFaults>,
     missed_lines: Option<u64>,
     counts: Counts,
@@ -291,8 +291,7 @@ impl Study {
     fn thread_totals(&self) -> Totals {
         let mut totals = vec![self.counts.instructions, self.missed_lines().unwrap_or(0)];
         if let Some(machine) = self.memory.machine.as_deref() {
-            totals
-                .extend([Side::Fetch, Side::Data].into_iter().flat_map(|side| machine.walks(side)));
+            totals.extend(machine.walks(Side::Fetch).chain(machine.walks(Side::Data)));
         }
         totals
     }

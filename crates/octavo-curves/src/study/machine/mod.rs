@@ -17,6 +17,7 @@
 
 mod config;
 mod first_level;
+mod misses;
 mod pages;
 mod second_level;
 
@@ -27,6 +28,7 @@ use rustc_hash::FxHashSet;
 use super::front::Front;
 pub use config::NotModelled;
 use first_level::FirstLevel;
+pub use misses::Misses;
 use pages::{Change, PageStates};
 use second_level::SecondLevel;
 
@@ -148,8 +150,8 @@ pub struct MachineState {
     waiting: Vec<Waiting>,
     /// Base pages that were copied on a write, whose entries in the first level for code are still valid.
     copied: Vec<u64>,
-    /// Misses by side, `[region][size][level]` flat.
-    misses: [Vec<u64>; 2],
+    /// By side.
+    misses: [Misses; 2],
     /// A bit for each size at which an access to data has missed all levels since the last
     /// [`MachineState::take_walked`].
     walked: u32,
@@ -167,7 +169,7 @@ impl MachineState {
             pages: PageStates::default(),
             waiting: Vec::new(),
             copied: Vec::new(),
-            misses: [Vec::new(), Vec::new()],
+            misses: [(); 2].map(|()| Misses::new(config.sizes.len())),
             walked: 0,
         }
     }
@@ -239,7 +241,7 @@ impl MachineState {
 
     /// Serves a first-level miss. Returns whether the page is known to allow stores without a walk.
     fn miss_first(&mut self, front: &mut Front, size: usize, touch: Touch) -> bool {
-        self.count(touch.side, touch.region, size, 0);
+        self.misses[touch.side as usize].count(touch.region, size, 0);
         let first = &mut self.sizes[size].first[touch.side as usize];
         let entry = first.fill_for_front(touch.page, touch.slot, front);
         if touch.side == Side::Fetch {
@@ -265,7 +267,7 @@ impl MachineState {
         let is_ready = size == 0 && self.pages.walk(page, side == Side::Fetch);
         if let Some(second) = &mut state.second {
             second.insert_missed(page, is_ready);
-            self.count(side, region, size, 1);
+            self.misses[side as usize].count(region, size, 1);
         }
         is_ready
     }
@@ -352,18 +354,6 @@ impl MachineState {
         invalidated
     }
 
-    /// Counts a miss of a stream at a level (from 0) in a region.
-    #[inline(always)]
-    fn count(&mut self, side: Side, region: RegionId, size: usize, level: usize) {
-        let row = self.sizes.len() * 2;
-        let at = usize::from(region.0) * row + size * 2 + level;
-        let misses = &mut self.misses[side as usize];
-        if misses.len() <= at {
-            misses.resize((usize::from(region.0) + 1) * row, 0);
-        }
-        misses[at] += 1;
-    }
-
     /// Drops arrays and pages, if only results are read from now on.
     pub fn keep_results_only(&mut self) {
         *self = self.results_only();
@@ -382,22 +372,19 @@ impl MachineState {
     }
 
     /// Misses of the last level so far at each page size.
-    pub fn walks(&self, side: Side) -> Vec<u64> {
+    pub fn walks(&self, side: Side) -> impl Iterator<Item = u64> + '_ {
         let misses = &self.misses[side as usize];
-        let last = |(size, state): (usize, &SizeState)| {
-            let at = size * 2 + usize::from(state.second.is_some());
-            misses.iter().skip(at).step_by(self.sizes.len() * 2).sum()
-        };
-        self.sizes.iter().enumerate().map(last).collect()
+        let sizes = self.sizes.iter().enumerate();
+        sizes.map(|(size, state)| misses.total(size)[usize::from(state.second.is_some())])
     }
 
     /// The misses so far.
-    pub fn checkpoint(&self) -> [Vec<u64>; 2] {
+    pub fn checkpoint(&self) -> [Misses; 2] {
         self.misses.clone()
     }
 
     /// Sets the misses to those of a checkpoint; the TLBs stay as they are.
-    pub fn roll_back(&mut self, to: [Vec<u64>; 2]) {
+    pub fn roll_back(&mut self, to: [Misses; 2]) {
         self.misses = to;
     }
 
@@ -409,14 +396,13 @@ impl MachineState {
         region: Option<usize>,
         accesses: impl Fn(PageSize) -> u64,
     ) -> Vec<MachineCurve> {
-        let row = self.sizes.len() * 2;
+        let counted = &self.misses[side as usize];
         let mut curves = Vec::new();
         for (size, state) in self.sizes.iter().enumerate() {
-            let rows = self.misses[side as usize].chunks(row).enumerate();
-            let rows = rows.filter(|(number, _)| region.is_none_or(|region| region == *number));
-            let misses = rows.fold([0, 0], |sum: [u64; 2], (_, row)| {
-                [sum[0] + row[size * 2], sum[1] + row[size * 2 + 1]]
-            });
+            let misses = match region {
+                Some(region) => counted.of_region(region, size),
+                None => counted.total(size),
+            };
             let TlbsOfSize { page_size, fetch, data, second } = state.tlbs;
             let first = if side == Side::Fetch { fetch } else { data };
             let levels = std::iter::once(first).chain(second).zip(misses);
