@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ring::format::{THREAD_NAME_BYTES, THREADS};
 use crate::source::Facts;
 use crate::stream::{Began, Ended, NamedThread, StreamEnd, StreamIdentity};
 
@@ -169,9 +170,10 @@ impl StreamEnded {
             exit_code: self.exit_code,
             instructions: Some(self.instructions),
             kernel_time: self.kernel_nanoseconds.map(Duration::from_nanos),
-            threads: (self.threads.iter())
+            // The file may have any; a tracer reports no more, and no longer names.
+            threads: (self.threads.iter().take(THREADS))
                 .map(|thread| NamedThread {
-                    name: thread.name.clone(),
+                    name: thread.name.chars().take(THREAD_NAME_BYTES - 1).collect(),
                     kernel_time: Duration::from_nanos(thread.kernel_nanoseconds),
                 })
                 .collect(),

@@ -98,6 +98,21 @@ fn read(bytes: &[u8]) -> (Read, Option<TraceError>) {
     }
 }
 
+#[test]
+fn threads_and_their_names_are_cut_to_what_a_tracer_reports() {
+    let memory = Memory::default();
+    let output = Output::to_writer("memory", Box::new(memory.clone()));
+    let mut sink = Box::new(NativeSink::create(output, &manifest()).unwrap());
+    sink.begin(&identity(0)).unwrap();
+    let named =
+        |name: &str| NamedThread { name: name.to_owned(), kernel_time: Duration::from_nanos(7) };
+    sink.end(0, &StreamEnd { threads: vec![named(&"ü1".repeat(1000)); 97], ..end() }).unwrap();
+    sink.finish().unwrap();
+    let (read, error) = read(&memory.bytes());
+    assert_eq!(error, None);
+    assert_eq!(read.ended[0].1.threads, vec![named("ü1ü1ü1ü1ü1ü1ü1ü"); 96]);
+}
+
 proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 

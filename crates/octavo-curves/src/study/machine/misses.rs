@@ -10,7 +10,7 @@ pub type ByLevel = [u64; 2];
 pub struct Misses {
     /// `[region][size]` flat.
     regions: Vec<ByLevel>,
-    /// Those of all regions at each size: threads switch often, and each switch reads them.
+    /// Sums over the regions at each size: threads switch often, and each switch reads these.
     total: Vec<ByLevel>,
 }
 
