@@ -283,10 +283,12 @@ class ThreadWalks(TypedDict):
     walks: int
 
 class ThreadCounts(TypedDict):
-    """The counts of a thread."""
+    """The counts of a thread, or of all threads of a process after the first 96."""
 
     number: int | None
     """From 1, in the order in which threads began; None for all threads after the first 96."""
+    threads: int
+    """How many: 1 where there is a `number`."""
     name: str | None
     """Empty where it is the name of the program; None where it is not known."""
     kernel_seconds: float | None

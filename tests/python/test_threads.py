@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from octavo._core import Process, ThreadCounts
 
 
-def thread(name: str | None, instructions: int, number: int | None = 1) -> ThreadCounts:
+def thread(
+    name: str | None, instructions: int, number: int | None = 1, threads: int = 1
+) -> ThreadCounts:
     return {
         "number": number,
+        "threads": threads,
         "name": name,
         "kernel_seconds": None if name is None else 0.5,
         "instructions": instructions,
@@ -56,8 +59,9 @@ def test_processes_of_one_thread_have_none() -> None:
 
 
 def test_threads_without_names_are_shown_as_such() -> None:
-    found = thread_groups([of(thread(None, 1), thread(None, 2, 97), thread(None, 4, None))])
-    assert named(found) == [("further threads", 1, 4), ("unnamed", 2, 3)]
+    further = thread(None, 4, None, threads=35), thread(None, 8, None, threads=25)
+    found = thread_groups([of(thread(None, 1), thread(None, 2, 96), further[0]), of(further[1])])
+    assert named(found) == [("further threads", 60, 12), ("unnamed", 2, 3)]
 
 
 def test_kernel_time_of_another_part_does_not_count() -> None:

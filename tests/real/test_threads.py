@@ -66,6 +66,36 @@ int main(int count, char** arguments)
 """
 
 
+MANY = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static void* name(void* name)
+{
+    pthread_setname_np(pthread_self(), name);
+    return 0;
+}
+static void run(int threads, void* its_name)
+{
+    for (int i = 0; i < threads; i++) {
+        pthread_t thread;
+        pthread_create(&thread, 0, name, its_name);
+        pthread_join(thread, 0);
+    }
+}
+int main(void)
+{
+    run(100, "early");
+    if (fork() == 0) {
+        run(98, "late");
+        _exit(0);
+    }
+    wait(0);
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def threads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program whose threads have known numbers of instructions."""
@@ -119,3 +149,17 @@ def test_one_thread_is_not_reported(octavo: Octavo):
     traced = octavo(["true"])
     assert traced.document is not None
     assert "threads" not in traced.document["advice"][0]
+
+
+def test_threads_after_the_first_96_of_a_process_are_together(octavo: Octavo, tmp_path: Path):
+    (tmp_path / "many.c").write_text(MANY)
+    command = ["gcc", "-O1", "-pthread", "-o", tmp_path / "many", tmp_path / "many.c"]
+    subprocess.run(command, check=True)
+    found = by_name(octavo([tmp_path / "many"]))
+    # The first thread of each process has the name of the program.
+    assert {name: one["threads"] for name, one in found.items()} == {
+        "many": 2,
+        "early": 95,
+        "late": 95,
+        "further threads": 101 + 99 - 2 * 96,
+    }

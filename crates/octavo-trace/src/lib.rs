@@ -51,8 +51,8 @@ pub use replay::{Replay, Replayed};
 pub use resampling::interval_of_rate;
 pub use resource_limits::AllocatorOrExit;
 pub use ring::{
-    DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Segments, Session, SessionError,
-    Slot, Start, StreamConsumer, WordConsumer, WordWriter,
+    DecodeError, Decoder, Encoder, FoldedReferences, MOST_NAMED_THREADS, SegmentRoom, Segments,
+    Session, SessionError, Slot, Start, StreamConsumer, WordConsumer, WordWriter,
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use splitmix::splitmix;

@@ -107,7 +107,7 @@ def _group(name: str, threads: Sequence[ThreadCounts], kernel_time_counts: bool)
     times = [time for thread in threads if (time := thread["kernel_seconds"]) is not None]
     return ThreadGroup(
         name=name,
-        threads=len(threads),
+        threads=sum(thread["threads"] for thread in threads),
         instructions=sum(thread["instructions"] for thread in threads),
         walks=walks,
         missed_lines=sum(missed) if len(missed) == len(threads) else None,

@@ -115,9 +115,11 @@ pub struct RegionResult {
     pub huge_growth_bytes: u64,
 }
 
-/// The counts of a thread.
+/// The counts of a thread, or of several together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadCounts {
+    /// How many threads.
+    pub threads: u64,
     /// Instructions.
     pub instructions: u64,
     /// As [`Study::missed_lines`].
@@ -297,26 +299,29 @@ impl Study {
     }
 
     /// The counts of each thread, in the order in which they began, and of all threads after the
-    /// first 96 together, if there are any. `initial` is the number of threads that no event begins.
-    pub fn threads(&self, initial: u64) -> (Vec<ThreadCounts>, Option<ThreadCounts>) {
+    /// first [`MOST_NAMED_THREADS`](octavo_trace::MOST_NAMED_THREADS) together. `initial` is the
+    /// number of threads that no event begins.
+    pub fn threads(&self, initial: u64) -> (Vec<ThreadCounts>, ThreadCounts) {
         let sizes: Vec<PageSize> = self
             .memory
             .machine
             .as_deref()
             .map_or(Vec::new(), |machine| machine.page_sizes().collect());
-        let counts = |totals: Totals| {
+        let counts = |threads: u64, totals: Totals| {
             let (fetch, data) = totals[2..].split_at(sizes.len());
             let walks =
                 |counts: &[u64]| sizes.iter().copied().zip(counts.iter().copied()).collect();
             ThreadCounts {
+                threads,
                 instructions: totals[0],
                 missed_lines: self.lines.as_ref().map(|_| totals[1]),
                 fetch_walks: walks(fetch),
                 data_walks: walks(data),
             }
         };
-        let (threads, others) = self.threads.results(self.thread_totals(), initial);
-        (threads.into_iter().map(counts).collect(), others.map(counts))
+        let (threads, further) = self.threads.results(self.thread_totals(), initial);
+        let threads = threads.into_iter().map(|totals| counts(1, totals)).collect();
+        (threads, counts(further.threads, further.counts))
     }
 
     /// Misses of data by allocation site and instruction, if the stream reports blocks. The regions are

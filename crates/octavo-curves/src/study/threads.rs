@@ -1,7 +1,7 @@
 //! Counts by thread: the differences of a study's counts between switches of threads.
 
-/// The most threads that events begin and that are counted one by one.
-const MOST_THREADS: usize = 96;
+use octavo_trace::MOST_NAMED_THREADS;
+use rustc_hash::FxHashSet;
 
 /// The counts of a study at a moment, in an order of its own.
 pub type Totals = Vec<u64>;
@@ -16,15 +16,25 @@ struct Thread {
     counts: Totals,
 }
 
+/// Threads that are counted together.
+#[derive(Clone, Debug, Default)]
+pub struct FurtherThreads {
+    /// How many threads have counts.
+    pub threads: u64,
+    /// Their counts together.
+    pub counts: Totals,
+    /// The numbers of these threads in events, if they have not ended.
+    counted: FxHashSet<u32>,
+}
+
 /// The counts of all threads.
 #[derive(Clone, Debug)]
 pub struct Threads {
     /// First the thread that runs before an event names one, then others as they begin.
     threads: Vec<Thread>,
-    /// The sum of further threads.
-    others: Totals,
-    /// Position of the thread that runs; `None` for a further thread.
-    running: Option<usize>,
+    further: FurtherThreads,
+    /// The thread that runs.
+    running: Running,
     /// Threads that have begun by an event.
     begun: u64,
     /// The totals at the last switch.
@@ -33,12 +43,21 @@ pub struct Threads {
     warming: bool,
 }
 
+/// A thread that runs.
+#[derive(Clone, Copy, Debug)]
+enum Running {
+    /// By its position.
+    Single(usize),
+    /// A further thread, by its number in events.
+    Further(u32),
+}
+
 impl Default for Threads {
     fn default() -> Self {
         Threads {
             threads: vec![Thread { number: None, begun: 0, counts: Totals::new() }],
-            others: Totals::new(),
-            running: Some(0),
+            further: FurtherThreads::default(),
+            running: Running::Single(0),
             begun: 0,
             since: Totals::new(),
             warming: false,
@@ -57,8 +76,15 @@ impl Threads {
     /// Adds what was counted since the last call to the thread that runs.
     fn attribute(&mut self, totals: Totals) {
         if !self.warming {
-            let running = self.running.map(|at| &mut self.threads[at].counts);
-            add(running.unwrap_or(&mut self.others), &totals, &self.since);
+            match self.running {
+                Running::Single(at) => add(&mut self.threads[at].counts, &totals, &self.since),
+                Running::Further(number) => {
+                    if totals != self.since && self.further.counted.insert(number) {
+                        self.further.threads += 1;
+                    }
+                    add(&mut self.further.counts, &totals, &self.since);
+                }
+            }
         }
         self.since = totals;
     }
@@ -73,8 +99,9 @@ impl Threads {
         if let Some(at) = self.at(number) {
             self.threads[at].number = None;
         }
+        self.further.counted.remove(&number);
         self.begun += 1;
-        if self.threads.len() <= MOST_THREADS {
+        if self.threads.len() <= MOST_NAMED_THREADS {
             let begun = self.begun;
             self.threads.push(Thread { number: Some(number), begun, counts: Totals::new() });
         }
@@ -83,13 +110,14 @@ impl Threads {
     /// A thread runs from now on. `totals` are those of now.
     pub fn switch(&mut self, number: u32, totals: Totals) {
         self.attribute(totals);
-        self.running = self.at(number);
-        let knows_all = self.begun <= MOST_THREADS as u64;
-        if self.running.is_none() && knows_all && self.threads[0].number.is_none() {
+        let knows_all = self.begun <= MOST_NAMED_THREADS as u64;
+        let mut at = self.at(number);
+        if at.is_none() && knows_all && self.threads[0].number.is_none() {
             // No event has begun it: the process was forked by it, or the trace has no such events.
             self.threads[0].number = Some(number);
-            self.running = Some(0);
+            at = Some(0);
         }
+        self.running = at.map_or(Running::Further(number), Running::Single);
     }
 
     /// Counts are left out from now on, or they count again. `totals` are those of now.
@@ -98,25 +126,30 @@ impl Threads {
         self.warming = warming;
     }
 
-    /// The counts of each thread in the order in which they began, then the sum of further threads,
-    /// if there are any. `totals` are those of now. `initial` is the number of threads that no
-    /// event begins.
-    pub fn results(&self, totals: Totals, initial: u64) -> (Vec<Totals>, Option<Totals>) {
+    /// The counts of each of the first threads, in the order in which they began, then of those
+    /// after them. `totals` are those of now. `initial` is the number of threads that no event
+    /// begins.
+    pub fn results(&self, totals: Totals, initial: u64) -> (Vec<Totals>, FurtherThreads) {
         let mut now = self.clone();
         now.attribute(totals);
         let mut results = Vec::<Totals>::new();
         for thread in &now.threads {
             // The first thread runs before an event says so, but may have been begun by one.
             let place = (thread.begun + initial).saturating_sub(1) as usize;
+            if place >= MOST_NAMED_THREADS {
+                now.further.threads += u64::from(thread.counts.iter().any(|count| *count > 0));
+                add(&mut now.further.counts, &thread.counts, &[]);
+                continue;
+            }
             if results.len() <= place {
                 results.resize(place + 1, Totals::new());
             }
             add(&mut results[place], &thread.counts, &[]);
         }
-        for counts in &mut results {
+        for counts in results.iter_mut().chain([&mut now.further.counts]) {
             counts.resize(now.since.len(), 0);
         }
-        (results, (!now.others.is_empty()).then_some(now.others))
+        (results, now.further)
     }
 }
 
@@ -125,9 +158,10 @@ mod tests {
     use super::*;
 
     /// The first count of each thread.
-    fn counts(threads: &Threads, total: u64, initial: u64) -> (Vec<u64>, Option<u64>) {
-        let (threads, others) = threads.results(vec![total], initial);
-        (threads.iter().map(|counts| counts[0]).collect(), others.map(|counts| counts[0]))
+    fn counts(threads: &Threads, total: u64, initial: u64) -> Vec<u64> {
+        let (threads, further) = threads.results(vec![total], initial);
+        assert_eq!((further.threads, further.counts), (0, vec![0]));
+        threads.iter().map(|counts| counts[0]).collect()
     }
 
     #[test]
@@ -137,7 +171,7 @@ mod tests {
         threads.begin(2);
         threads.switch(2, vec![10]);
         threads.switch(1, vec![14]);
-        assert_eq!(counts(&threads, 15, 0), (vec![11, 4], None));
+        assert_eq!(counts(&threads, 15, 0), [11, 4]);
     }
 
     #[test]
@@ -150,7 +184,7 @@ mod tests {
         threads.switch(1, vec![3]);
         threads.begin(2);
         threads.switch(2, vec![4]);
-        assert_eq!(counts(&threads, 9, 0), (vec![2, 2, 5], None));
+        assert_eq!(counts(&threads, 9, 0), [2, 2, 5]);
     }
 
     #[test]
@@ -159,7 +193,7 @@ mod tests {
         threads.begin(1);
         threads.switch(1, vec![2]);
         threads.switch(7, vec![5]);
-        assert_eq!(counts(&threads, 9, 1), (vec![6, 3], None));
+        assert_eq!(counts(&threads, 9, 1), [6, 3]);
     }
 
     #[test]
@@ -171,21 +205,51 @@ mod tests {
         threads.switch(2, vec![8]);
         // The study takes its counts back.
         threads.set_warming(false, vec![5]);
-        assert_eq!(counts(&threads, 7, 0), (vec![5, 2], None));
+        assert_eq!(counts(&threads, 7, 0), [5, 2]);
     }
 
-    #[test]
-    fn further_threads_are_counted_together() {
-        let mut threads = Threads::default();
-        let numbers = 1..=MOST_THREADS as u32 + 4;
-        let mut total = 0;
+    const MOST: u32 = MOST_NAMED_THREADS as u32;
+
+    /// Threads with these numbers begin one after another, and three are counted of each.
+    fn run_each(numbers: impl IntoIterator<Item = u32>) -> (Threads, u64) {
+        let (mut threads, mut total) = (Threads::default(), 0);
         for number in numbers {
             threads.begin(number);
             threads.switch(number, vec![total]);
             total += 3;
         }
-        let (each, others) = counts(&threads, total, 0);
-        assert_eq!(each, vec![3; MOST_THREADS]);
-        assert_eq!(others, Some(3 * 4));
+        (threads, total)
+    }
+
+    #[test]
+    fn further_threads_are_counted_together() {
+        let (threads, total) = run_each(1..=MOST + 4);
+        let (each, further) = threads.results(vec![total], 0);
+        assert_eq!(each, vec![vec![3]; MOST_NAMED_THREADS]);
+        assert_eq!((further.threads, further.counts), (4, vec![3 * 4]));
+    }
+
+    #[test]
+    fn further_threads_with_one_number_are_several() {
+        let (mut threads, mut total) = run_each((1..=MOST).chain([200, 201, 200]));
+        // This thread has counts already.
+        threads.switch(201, vec![total]);
+        total += 1;
+        // These two get none.
+        threads.begin(202);
+        threads.switch(202, vec![total]);
+        threads.begin(203);
+        let (_, further) = threads.results(vec![total], 0);
+        assert_eq!((further.threads, further.counts), (3, vec![3 * 3 + 1]));
+    }
+
+    #[test]
+    fn the_thread_that_forked_is_one_of_the_first() {
+        let (threads, total) = run_each(1..=MOST);
+        let (each, further) = threads.results(vec![total], 1);
+        let mut expected = vec![vec![3]; MOST_NAMED_THREADS];
+        expected[0] = vec![0];
+        assert_eq!(each, expected);
+        assert_eq!((further.threads, further.counts), (1, vec![3]));
     }
 }

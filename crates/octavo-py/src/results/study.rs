@@ -41,10 +41,10 @@ impl Engine for Study {
 /// The `ThreadCounts` of each thread that executed instructions.
 fn by_thread<'py>(py: Python<'py>, stream: &StreamResult<Study>) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
-    let (threads, others) = stream.consumer.threads(stream.identity.initial_threads());
+    let (threads, further) = stream.consumer.threads(stream.identity.initial_threads());
     let numbered = threads.iter().zip(1..).map(|(counts, number)| (Some(number), counts));
-    for (number, counts) in numbered.chain(others.iter().map(|counts| (None, counts))) {
-        let ThreadCounts { instructions, missed_lines, fetch_walks, data_walks } = counts;
+    for (number, counts) in numbered.chain([(None, &further)]) {
+        let ThreadCounts { threads, instructions, missed_lines, fetch_walks, data_walks } = counts;
         if *instructions == 0 {
             continue;
         }
@@ -61,6 +61,7 @@ fn by_thread<'py>(py: Python<'py>, stream: &StreamResult<Study>) -> PyResult<Bou
         }
         list.append(dict!(py,
             number: number,
+            threads: threads,
             name: named.map(|NamedThread { name, .. }| name.as_str()),
             kernel_seconds: named.map(|thread| thread.kernel_time.as_secs_f64()),
             instructions: instructions,

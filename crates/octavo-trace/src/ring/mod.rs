@@ -13,6 +13,7 @@ mod slot;
 pub use decode::{Decoder, FoldedReferences, SegmentRoom, Segments, StreamConsumer, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use error::DecodeError;
+pub use format::THREADS as MOST_NAMED_THREADS;
 pub use record::Start;
 pub(crate) use record::read_start;
 pub use session::{Session, SessionError};
