@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from octavo.analysis.gain import Gain, Program, gain
+from octavo.analysis.advice import Advice
+from octavo.analysis.gain import LEAST_SHOWN, Gain, Program, gain
+from octavo.analysis.walk_advice import memory_with
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import BASE_PAGE, format_share
 
@@ -32,6 +34,15 @@ _NAME_BYTES = 15
 
 
 @dataclass(frozen=True)
+class LargerPages:
+    """The larger pages of a stream."""
+
+    page_size: int
+    memory_bytes: int
+    """The program's memory with them."""
+
+
+@dataclass(frozen=True)
 class ThreadGroup:
     """The threads with one name, numbers at the end of names left out."""
 
@@ -43,10 +54,15 @@ class ThreadGroup:
     missed_lines: int | None
     kernel_seconds: float | None
 
-    def gain(self, program: Program, costs: WalkCosts, sizes: Mapping[str, int]) -> Gain:
-        """The gain of fewer page walks as a share of the time of these threads. `program` has the
-        figures of the whole program, `sizes` the page size of each stream that becomes larger.
+    def gain(
+        self, program: Program, costs: WalkCosts, pages: Mapping[str, LargerPages]
+    ) -> Gain | None:
+        """The gain of fewer page walks as a share of the time of these threads; None where the time
+        of their system calls is not known, but that of the program's is. `program` has the
+        figures of the whole program, `pages` the larger pages of each stream that gets some.
         """
+        if self.kernel_seconds is None and program.kernel_seconds:
+            return None
         own = replace(
             program,
             instructions=self.instructions,
@@ -59,15 +75,34 @@ class ThreadGroup:
             gain(
                 own,
                 costs,
-                size,
+                larger.page_size,
                 self.walks.get((stream, BASE_PAGE), 0),
-                self.walks.get((stream, size), 0),
-                program.touched_bytes,
+                self.walks.get((stream, larger.page_size), 0),
+                larger.memory_bytes,
             )
-            for stream, size in sizes.items()
+            for stream, larger in pages.items()
         ]
         sums = (sum(getattr(one, part) for one in gains) for part in ("low", "expected", "high"))
         return Gain(*(min(1.0, part) for part in sums))
+
+
+def larger_pages(
+    advice: Sequence[Advice], usable: Sequence[int], program: Program
+) -> dict[str, LargerPages]:
+    """The larger pages of the streams that are to change, in the `usable` page size of each piece
+    of advice; where none is to change, those whose gain was judged.
+    """
+
+    def pages(sizes: Sequence[int | None]) -> dict[str, LargerPages]:
+        return {
+            item.case.stream: LargerPages(size, memory_with(program, item.case, point))
+            for item, size in zip(advice, sizes, strict=True)
+            if item.case.region is None and item.gain_page_size
+            for point in item.case.points
+            if point.page_size == size and size > BASE_PAGE and point.walks is not None
+        }
+
+    return pages(usable) or pages([item.gain_page_size for item in advice])
 
 
 def thread_groups(
@@ -119,15 +154,15 @@ def thread_records(
     groups: Sequence[ThreadGroup],
     program: Program | None = None,
     costs: WalkCosts | None = None,
-    sizes: Mapping[str, int] = {},
+    pages: Mapping[str, LargerPages] = {},
 ) -> list[dict[str, Any]]:
-    """Plain data for the JSON; the gains are null without a `program`, or without `sizes`."""
+    """Plain data for the JSON; the gains are null without a `program`, or without `pages`."""
     everything = sum(group.instructions for group in groups)
     records = []
     for group in groups:
         found = None
-        if program is not None and costs is not None and sizes:
-            found = asdict(group.gain(program, costs, sizes))
+        if program is not None and costs is not None and pages:
+            found = group.gain(program, costs, pages)
         records.append(
             {
                 "name": group.name,
@@ -140,34 +175,42 @@ def thread_records(
                 ],
                 "missed_lines": group.missed_lines,
                 "kernel_seconds": group.kernel_seconds,
-                "gain": found,
+                "gain": None if found is None else asdict(found),
             }
         )
     return records
 
 
-def sentence(records: Sequence[Mapping[str, Any]]) -> str:
+def sentence(records: Sequence[Mapping[str, Any]], *, has_faults: bool = False) -> str:
     """The names and gains of threads with a notable share of the instructions; empty where fewer
-    than two names have one.
+    than two names have one. `has_faults` says whether page faults are part of the other gains.
     """
     notable = [record for record in records if record["share"] >= _LEAST_SHARE]
     if len(notable) < 2:
         return ""
-    gains = [None if record["gain"] is None else Gain(**record["gain"]) for record in notable]
-    has_gains = any(gain is not None and gain.is_expected for gain in gains)
-    named = list(zip(notable, gains, strict=True))[:_MOST_NAMED]
-    (first, first_gain), *others = named
-    parts = [f"{_name_of(first)} executed {format_share(first['share'])} of the instructions"]
-    if has_gains:
-        parts[0] += f", and fewer page walks would save {first_gain} of its time"
-    for record, gain in others:
-        of_time = f", {gain}" if has_gains else ""
-        parts.append(f"{_name_of(record)} {format_share(record['share'])}{of_time}")
-    text = f" By thread: {'; '.join(parts)}."
+    named = notable[:_MOST_NAMED]
+    gains = [None if record["gain"] is None else Gain(**record["gain"]) for record in named]
+    has_gains = any(own is not None and own.is_expected for own in gains)
+    parts: list[str] = []
+    is_first_gain = True
+    for record, own in zip(named, gains, strict=True):
+        name, share = _name_of(record), format_share(record["share"])
+        parts.append(f"{name} {share}" if parts else f"{name} executed {share} of the instructions")
+        if not has_gains or own is None:
+            continue
+        saves = f"and fewer page walks would save {own} of its time" if is_first_gain else own
+        parts[-1] += f", {saves}"
+        is_first_gain = False
+    others = [record["share"] for record in records[len(named) :]]
+    if sum(others) >= LEAST_SHOWN:
+        names = "name" if len(others) == 1 else "names"
+        parts.append(f"{len(others)} more {names} {format_share(sum(others))}")
+    without = ", without page faults" if has_gains and has_faults else ""
+    text = f" By thread{without}: {'; '.join(parts)}."
     if has_gains:
         text += (
-            " Threads run side by side natively: a server's throughput gains what the threads gain "
-            "that serve its load."
+            " Threads run side by side natively: a server's throughput depends on the threads that "
+            "serve its load."
         )
     return text
 

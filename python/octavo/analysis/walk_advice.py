@@ -93,7 +93,7 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         of_walks = _gain(case, replace(point, page_faults=None), program, costs)
         cycles = (
             costs.walk(BASE_PAGE, program.touched_bytes),
-            costs.walk(judged, _memory(program, case, point)),
+            costs.walk(judged, memory_with(program, case, point)),
         )
         usual = _gain(case, point, program, costs.without_returned_memory())
         if usual.expected - best.expected >= limits.min_gain:
@@ -118,7 +118,7 @@ def _gain(case: Case, point: Point, program: Program, costs: WalkCosts) -> Gain:
         point.page_size,
         case.base.walks or 0,
         point.walks or 0,
-        _memory(program, case, point),
+        memory_with(program, case, point),
         _faults(case, point),
     )
 
@@ -134,7 +134,7 @@ def _faults(case: Case, point: Point) -> PageFaults:
     )
 
 
-def _memory(program: Program, case: Case, point: Point) -> int:
+def memory_with(program: Program, case: Case, point: Point) -> int:
     """The program's memory where the case's pages have the point's size."""
     return program.touched_bytes + max(0, point.touched_bytes - case.base.touched_bytes)
 

@@ -38,7 +38,7 @@ from octavo.analysis.rows import (
     rows_of,
     stream_counters,
 )
-from octavo.analysis.threads import ThreadGroup, thread_groups, thread_records
+from octavo.analysis.threads import ThreadGroup, larger_pages, thread_groups, thread_records
 from octavo.analysis.threads import sentence as sentence_of_threads
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks, program_of
@@ -47,7 +47,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.host import reports_free_memory
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
-from octavo.base.units import BASE_PAGE, format_bytes, format_count
+from octavo.base.units import format_bytes, format_count
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import action_to_paste, answer_of
 from octavo.runs.configuration import MEMORY_WARNING
@@ -218,6 +218,7 @@ def advice_records(
     of_cases = [one for one in map(subject_of, advice) if one is not None]
     is_server = any(one.is_started_directly and one.runtime.is_server for one in of_cases)
     text, more = overall_text(advice, usable), {}
+    has_faults = False
     by_thread = thread_records(threads)
     if costs is not None:
         whole = [item.case for item in advice if item.case.region is None]
@@ -244,9 +245,10 @@ def advice_records(
             simulation=simulation,
         )
         text = answered.text
-        if native is None:
-            # The native time of each thread is not known.
-            by_thread = thread_records(threads, run, costs, _judged_sizes(records))
+        has_faults = run.page_faults > 0
+        # The native time of each thread is not known, and page faults can outweigh walks.
+        if native is None and answered.gain.is_expected:
+            by_thread = thread_records(threads, run, costs, larger_pages(advice, usable, run))
         _label_once(costs.label(), text, records)
         is_assumed = costs.source == "preset" and costs.is_of_host
         if is_assumed and answered.is_uncertain:
@@ -263,7 +265,7 @@ def advice_records(
             "assumptions": ASSUMPTIONS,
         }
     if by_thread:
-        text += sentence_of_threads(by_thread)
+        text += sentence_of_threads(by_thread, has_faults=has_faults)
         more["threads"] = by_thread
     answer = {
         "scope": "answer",
@@ -272,23 +274,6 @@ def advice_records(
         **more,
     }
     return [answer, *records]
-
-
-def _judged_sizes(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The page size whose gain was judged for each stream of the whole program: for the streams
-    that are to change, or else for all.
-    """
-    whole = {
-        record["stream"]: record["gain_page_size"]
-        for record in records
-        if record["scope"] == "program" and record.get("gain_page_size")
-    }
-    changed = {
-        record["stream"]: record["usable_page_size"]
-        for record in records
-        if record["stream"] in whole and record["usable_page_size"] > BASE_PAGE
-    }
-    return changed or whole
 
 
 def refusal_warning(refused: RefusedPages, host: HugePages) -> str:
