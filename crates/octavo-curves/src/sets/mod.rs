@@ -139,7 +139,7 @@ impl Work for ProcessKept<'_> {
         let by_row = self.pages.by_row();
         let uses =
             self.filter.kept().map(|(row, alternations)| (by_row[row.index()], alternations));
-        let before = self.filter.before_first();
+        let before = if self.filter.is_apart() { self.filter.before_first() } else { 0 };
         match self.engine {
             Engine::Nested(engine) => engine.use_pages(machine, before, uses, self.misses),
             Engine::Scattered(engine) => engine.use_pages(machine, before, uses, self.misses),

@@ -42,8 +42,6 @@ pub(super) struct Step {
 pub(super) struct Nested {
     /// The four pages used last.
     top: Top,
-    /// Whether the last two of [`Nested::use_pages`] were different pages.
-    apart: bool,
     /// The pages used before the top.
     front: Front,
     /// Pages that have left the front.
@@ -56,7 +54,6 @@ impl Nested {
     pub fn new(instructions: Instructions) -> Self {
         Nested {
             top: Top([Page::NONE; 4]),
-            apart: false,
             front: Front::new(),
             behind: Lists::new(),
             instructions,
@@ -73,13 +70,12 @@ impl Nested {
         uses: impl Iterator<Item = (Page, u32)>,
         misses: &mut Misses,
     ) {
-        let Nested { top: last, apart, front, behind, .. } = self;
+        let Nested { top: last, front, behind, .. } = self;
         let (counts, at_top) = misses.parts();
-        let (mut top, mut differs) = (*last, *apart);
-        let times = if differs { before } else { 0 };
-        at_top.add(top.alternate(times), times.into());
+        let mut top = *last;
+        at_top.add(top.alternate(before), before.into());
         for (page, alternations) in uses {
-            differs = page != top.0[0];
+            let differs = page != top.0[0];
             match top.find(page) {
                 Some(found) => at_top.add(found, 1),
                 None => far(machine, page, &mut top, front, behind, counts),
@@ -88,7 +84,7 @@ impl Nested {
             let times = if differs { alternations } else { 0 };
             at_top.add(top.alternate(times), times.into());
         }
-        (*last, *apart) = (top, differs);
+        *last = top;
     }
 
     /// Uses pages of two kinds in turn, each kind with misses of its own.
@@ -141,7 +137,7 @@ impl Nested {
 
     /// Removes all pages.
     pub fn clear(&mut self) {
-        (self.top, self.apart) = (Top([Page::NONE; 4]), false);
+        self.top = Top([Page::NONE; 4]);
         self.front = Front::new();
         self.behind.clear();
     }

@@ -17,8 +17,6 @@ pub(super) struct Scattered {
     lists: Lists,
     /// The two pages used last.
     last: [u32; 2],
-    /// Whether the last two uses were of different pages.
-    apart: bool,
     /// Whether the lists have these two pages in the opposite order.
     swapped: bool,
     /// Uses of the second of them, by a mask of the levels at which the two pages share a set.
@@ -32,7 +30,6 @@ impl Scattered {
             sets: Vec::new(),
             lists: Lists::new(),
             last: [u32::MAX; 2],
-            apart: false,
             swapped: false,
             back: Box::new([0; 1 << LEVELS]),
         }
@@ -57,13 +54,10 @@ impl Scattered {
         uses: impl Iterator<Item = (Page, u32)>,
         misses: &mut Misses,
     ) {
-        if self.apart {
-            self.alternate(before);
-        }
+        self.alternate(before);
         for (page, alternations) in uses {
             let (id, [last, second]) = (page.id(), self.last);
-            self.apart = id != last;
-            if !self.apart {
+            if id == last {
                 continue;
             }
             if id == second {
@@ -101,7 +95,7 @@ impl Scattered {
     /// Removes all pages.
     pub fn clear(&mut self) {
         self.lists.clear();
-        (self.last, self.apart, self.swapped) = ([u32::MAX; 2], false, false);
+        (self.last, self.swapped) = ([u32::MAX; 2], false);
     }
 
     /// Adds the look-ups that were counted separately to `misses`, which [`Scattered::use_pages`] has counted.

@@ -7,8 +7,8 @@
 use octavo_types::Instructions;
 
 use super::counted::Counted;
-use super::lanes::{Numbers, Vectors};
 use super::lists::{Lists, POSITIONS};
+use super::vectors::{Numbers, Vectors};
 use crate::touches::{Filter, LANES, Row, Rows, Touch};
 
 /// The stacks of neighbouring page sizes.

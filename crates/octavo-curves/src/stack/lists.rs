@@ -1,8 +1,8 @@
 //! The pages used last at up to eight page sizes: short move-to-front lists side by side, one lane
 //! for each size.
 
-use super::lanes::{Numbers, Vectors};
 use super::order::NO_ID;
+use super::vectors::{Numbers, Vectors};
 use crate::touches::LANES;
 
 /// Positions in each list that are always searched.

@@ -7,22 +7,22 @@
 mod counted;
 mod group;
 mod holes;
-mod lanes;
 mod lists;
 mod order;
 mod single;
 #[cfg(test)]
 mod tests;
+mod vectors;
 
 use octavo_types::{InstructionSet, Instructions, PageSize};
 
 use crate::sizes::Sizes;
 use crate::touches::{CHUNK_TOUCHES, Kernel, LANES, Rows, Touch, Touches};
 use group::Group;
-use lanes::Vectors;
-#[cfg(target_arch = "x86_64")]
-use lanes::{Avx2, Avx512};
 use single::Single;
+use vectors::Vectors;
+#[cfg(target_arch = "x86_64")]
+use vectors::{Avx2, Avx512};
 
 pub(crate) use holes::HoleStack;
 pub(crate) use order::{MAX_PAGES, NO_ID, Order};
@@ -119,7 +119,7 @@ impl Kernel for Stack {
     fn process(&mut self, batch: &Touches, rows: &Rows) {
         let touches = &batch.touches;
         match self.instructions.set() {
-            InstructionSet::Portable => self.process_with(lanes::PORTABLE, touches, rows),
+            InstructionSet::Portable => self.process_with(vectors::PORTABLE, touches, rows),
             // SAFETY: `Instructions` is constructed only for sets that the processor has.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe { self.process_avx2(touches, rows) },

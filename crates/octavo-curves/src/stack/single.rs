@@ -20,9 +20,6 @@ pub struct Single {
     filter: Filter,
     /// The pages used last.
     last: Lanes,
-    /// The page touched last, and whether the touch before was to a different page.
-    newest: u32,
-    apart: bool,
     touches: u64,
     /// Touches by the position of their page in the list; at the end, those of other pages.
     found: [u64; POSITIONS + 1],
@@ -39,8 +36,6 @@ impl Single {
             size,
             filter: Filter::default(),
             last: Lanes::EMPTY,
-            newest: NONE,
-            apart: false,
             touches: 0,
             found: [0; POSITIONS + 1],
             swaps: Vec::new(),
@@ -66,7 +61,6 @@ impl Single {
         pages.for_each(|page| self.behind.order.remember(page));
         self.behind.order.clear();
         (self.filter, self.last) = (Filter::default(), Lanes::EMPTY);
-        (self.newest, self.apart) = (NONE, false);
     }
 
     /// The distinct pages, and the misses of TLBs of each number of entries.
@@ -90,13 +84,13 @@ impl Work for LookUps<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
         let LookUps { stack, rows } = self;
-        let Single { mut last, mut newest, mut apart, .. } = *stack;
-        let alternations = stack.filter.before_first();
+        let mut last = stack.last;
+        let (alternations, apart) = (stack.filter.before_first(), stack.filter.is_apart());
         stack.found[usize::from(apart)] += u64::from(alternations);
         if apart && alternations % 2 == 1 {
-            newest = last.0[1];
-            machine.push(&mut last, newest, 0b11);
+            last.0.swap(0, 1);
         }
+        let mut newest = last.0[0];
         // Every touch is written for the order; the next one overwrites it if its page is in the list.
         let kept = stack.filter.kept();
         stack.swaps.resize(kept.len() + 1, (0, 0));
@@ -107,7 +101,7 @@ impl Work for LookUps<'_> {
             stack.swaps[swaps] = (id, machine.last(&last));
             swaps += usize::from(found == 0);
             machine.push(&mut last, id, up_to_first(found));
-            apart = id != newest;
+            let apart = id != newest;
             stack.found[first(found)] += 1;
             stack.found[usize::from(apart)] += u64::from(alternations);
             // An odd number of alternations exchanges the two pages.
@@ -115,7 +109,7 @@ impl Work for LookUps<'_> {
             machine.push(&mut last, newest, if exchanged { 0b11 } else { 0 });
             newest = if exchanged { newest } else { id };
         }
-        (stack.last, stack.newest, stack.apart) = (last, newest, apart);
+        stack.last = last;
         for (wanted, pushed) in &stack.swaps[..swaps] {
             stack.behind.swap(*wanted, *pushed);
         }

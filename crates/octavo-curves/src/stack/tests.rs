@@ -38,7 +38,7 @@ fn curves(
             batch = splitter.take(batch);
             match instructions {
                 Some(_) => stack.process(&batch, &rows),
-                None => stack.process_with(lanes::Plain, &batch.touches, &rows),
+                None => stack.process_with(vectors::Plain, &batch.touches, &rows),
             }
         }
     }

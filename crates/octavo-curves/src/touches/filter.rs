@@ -16,13 +16,15 @@ const NO_ROW: u32 = u32::MAX;
 pub struct Filter {
     /// The rows touched last, two of the chunk before, and then those of the chunk.
     rows: Vec<u32>,
+    /// Whether the last two touches before the chunk were of different pages.
+    apart: bool,
     /// The kept touches, by their index in the chunk.
     kept: Vec<u32>,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Filter { rows: vec![NO_ROW; 2], kept: Vec::new() }
+        Filter { rows: vec![NO_ROW; 2], apart: false, kept: Vec::new() }
     }
 }
 
@@ -35,10 +37,14 @@ impl Filter {
         rows: &Rows,
         size: usize,
     ) {
+        let id = |row| if row == NO_ROW { NO_ROW } else { rows.id(Row(row), size) };
+        if let [.., before, last] = self.rows[..] {
+            self.apart = id(before) != id(last);
+        }
         run(instructions, Pass { filter: self, touches });
         // The same base page is the same page of every size.
         if size >= rows.sizes().below(1) {
-            self.keep_differing(|row| if row == NO_ROW { NO_ROW } else { rows.id(Row(row), size) });
+            self.keep_differing(id);
         }
     }
 
@@ -53,6 +59,13 @@ impl Filter {
             kept += usize::from(before != now);
         }
         self.kept.truncate(kept);
+    }
+
+    /// Whether the last two touches before the chunk were of different pages. If not, the alternations
+    /// [before the first kept touch](Filter::before_first) are of one page.
+    #[inline(always)]
+    pub fn is_apart(&self) -> bool {
+        self.apart
     }
 
     /// The alternations before the first kept touch.
@@ -85,7 +98,7 @@ struct Pass<'a> {
 impl Work for Pass<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
-        let Filter { rows, kept } = self.filter;
+        let Filter { rows, kept, .. } = self.filter;
         rows.drain(..rows.len() - 2);
         rows.extend(self.touches.iter().map(|touch| touch.row().0));
         kept.resize(self.touches.len(), 0);
