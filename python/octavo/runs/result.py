@@ -21,6 +21,7 @@ from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Advice, Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
 from octavo.analysis.gain import ASSUMPTIONS, seconds_of
+from octavo.analysis.gain import Program as WholeProgram
 from octavo.analysis.huge_growth import huge_growth
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.present_pages import leave_as_is
@@ -38,7 +39,13 @@ from octavo.analysis.rows import (
     rows_of,
     stream_counters,
 )
-from octavo.analysis.threads import ThreadGroup, larger_pages, thread_groups, thread_records
+from octavo.analysis.threads import (
+    LargerPages,
+    ThreadGroup,
+    larger_pages,
+    thread_groups,
+    thread_records,
+)
 from octavo.analysis.threads import sentence as sentence_of_threads
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks, program_of
@@ -218,8 +225,8 @@ def advice_records(
     of_cases = [one for one in map(subject_of, advice) if one is not None]
     is_server = any(one.is_started_directly and one.runtime.is_server for one in of_cases)
     text, more = overall_text(advice, usable), {}
-    has_faults = False
-    by_thread = thread_records(threads)
+    run: WholeProgram | None = None
+    larger: dict[str, LargerPages] = {}
     if costs is not None:
         whole = [item.case for item in advice if item.case.region is None]
         run = program_of(merged, whole, native, kernel_seconds or 0.0)
@@ -245,10 +252,9 @@ def advice_records(
             simulation=simulation,
         )
         text = answered.text
-        has_faults = run.page_faults > 0
         # The native time of each thread is not known, and page faults can outweigh walks.
         if native is None and answered.gain.is_expected:
-            by_thread = thread_records(threads, run, costs, larger_pages(advice, usable, run))
+            larger = larger_pages(advice, usable, run)
         _label_once(costs.label(), text, records)
         is_assumed = costs.source == "preset" and costs.is_of_host
         if is_assumed and answered.is_uncertain:
@@ -264,9 +270,10 @@ def advice_records(
             "walk_costs": costs.record(),
             "assumptions": ASSUMPTIONS,
         }
-    if by_thread:
-        text += sentence_of_threads(by_thread, has_faults=has_faults)
-        more["threads"] = by_thread
+    if threads:
+        more["threads"] = thread_records(threads, run, costs, larger)
+        has_faults = run is not None and run.page_faults > 0
+        text += sentence_of_threads(more["threads"], has_faults=has_faults)
     answer = {
         "scope": "answer",
         "text": of_what_ran(text, manifest),
