@@ -54,6 +54,30 @@ def curves(
     return made
 
 
+def data_walks(walks: int, walks_huge: int) -> list[MachineCurve]:
+    """Curves of a machine with this many page walks for data in 4 KiB and in 2 MiB pages, whose
+    second level never hits.
+    """
+    return [
+        data_curve(size, level, misses)
+        for size, misses in ((4 * KIB, walks), (512 * 4 * KIB, walks_huge))
+        for level in (1, 2)
+    ]
+
+
+def data_curve(page_size: int, level: int, misses: int, *, accesses: int = 10**8) -> MachineCurve:
+    """The curve of a fully associative level of 64 entries of a machine."""
+    return MachineCurve(
+        stream="data",
+        page_size=page_size,
+        level=level,
+        entries=64,
+        ways=64,
+        accesses=accesses,
+        misses=misses,
+    )
+
+
 def footprints(
     stream: Literal["fetch", "data", "all"],
     growth: Sequence[float],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fakes import MachineCurve, process, region, result
+from fakes import data_walks, process, region, result
 from octavo.actions.model import Action
 from octavo.actions.one_heap import in_one_heap, moved_by, pieces_in
 from octavo.analysis.advice import Advice
@@ -106,19 +106,7 @@ def test_advice_counts_the_faults_that_its_lines_leave(
 
     monkeypatch.setattr("octavo.runs.result.actions_for", actions)
     made = process(0, regions=arenas(40), data_base=40 * MIB)
-    made["machine_curves"] = [
-        MachineCurve(
-            stream="data",
-            page_size=size,
-            level=level,
-            entries=64,
-            ways=64,
-            accesses=10**8,
-            misses=misses,
-        )
-        for size, misses in ((4 * KIB, 10**7), (2 * MIB, 0))
-        for level in (1, 2)
-    ]
+    made["machine_curves"] = data_walks(10**7, 0)
     whole = result(made)
     costs = replace(walk_costs(given_machine("zen3")), source="preset", measured={})
     records = advice_records(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes import MachineCurve, footprints, process, region, result
+from fakes import data_walks, footprints, process, region, result
 from octavo.analysis.gain import Program
 from octavo.analysis.rows import rows_of
 from octavo.analysis.threads import (
@@ -142,19 +142,7 @@ def program_of_threads(
         for stream in ("fetch", "data", "all")
         for footprint in footprints(stream, grown, base=64 * MIB)
     ]
-    made["machine_curves"] = [
-        MachineCurve(
-            stream="data",
-            page_size=size,
-            level=level,
-            entries=64,
-            ways=64,
-            accesses=10**8,
-            misses=misses,
-        )
-        for size, misses in ((4 * KIB, 10**7), (2 * MIB, 5 * 10**6))
-        for level in (1, 2)
-    ]
+    made["machine_curves"] = data_walks(10**7, 5 * 10**6)
     return made
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes import MachineCurve, footprints, region, result, write_calibration
+from fakes import data_curve, footprints, region, result, write_calibration
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.analysis.advice import Advice, Thresholds
@@ -76,17 +76,7 @@ def advise(
     ]
     for size, misses in ((4 * KIB, walks), (2 * MIB, walks_huge)):
         for level, accesses, missed in ((1, 4 * 10**8, 10 * misses), (2, 10 * misses, misses)):
-            made["machine_curves"].append(
-                MachineCurve(
-                    stream="data",
-                    page_size=size,
-                    level=level,
-                    entries=64,
-                    ways=64,
-                    accesses=accesses,
-                    misses=missed,
-                )
-            )
+            made["machine_curves"].append(data_curve(size, level, missed, accesses=accesses))
     rows = rows_of(result(made), LRU)
     advice = advise_by_walks(
         rows,
@@ -167,10 +157,7 @@ def test_memory_refuses_and_max_growth_and_the_floor_allow() -> None:
 
 def test_nothing_is_judged_where_no_larger_size_was_measured() -> None:
     made = made_process(0, data_base=MIB, instructions=10**8, regions=[])
-    curve = MachineCurve(
-        stream="data", page_size=4 * KIB, level=1, entries=64, ways=64, accesses=10**8, misses=10**6
-    )
-    made["machine_curves"].append(curve)
+    made["machine_curves"].append(data_curve(4 * KIB, 1, 10**6))
     advice = advise_by_walks(rows_of(result(made), LRU), LRU, estimated(), Thresholds())
     (data,) = (item for item in advice if item.case.stream == "data")
     assert data.text == "Data: not judged, as 4 KiB is the only page size of the machine measured."
