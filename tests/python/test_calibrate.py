@@ -19,7 +19,7 @@ from called import invoke as octavo
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.units import byte_size
 from octavo.calibration import measurement as calibrating
-from octavo.calibration.caches import DataCache, data_caches
+from octavo.calibration.caches import DataCache, cache_levels, data_caches
 from octavo.calibration.file import (
     CORE_FIGURES,
     Calibration,
@@ -514,12 +514,13 @@ LAST_HIT, LAST_MISS = 50.0, 450.0
 """Cycles of a load that the last cache serves, and of one that memory serves."""
 
 
-def last_cache_files(root: Path) -> None:
-    """A last cache of 16 MiB and 16 ways."""
+def last_cache_files(root: Path, mebibytes: int = 16) -> None:
+    """A last cache of this size and 16 ways."""
     cache_files(root)
     last = root / "sys/devices/system/cpu/cpu0/cache/index3"
     last.mkdir()
-    texts = {"level": 3, "type": "Unified", "size": "16M", "ways_of_associativity": 16}
+    size = f"{mebibytes}M"
+    texts = {"level": 3, "type": "Unified", "size": size, "ways_of_associativity": 16}
     for name, text in texts.items():
         (last / name).write_text(f"{text}\n")
 
@@ -529,7 +530,9 @@ def loads(held: float, extra: float = 0) -> dict[int, Spread]:
     4 MiB, and each load takes `extra` cycles more.
     """
     cycles = {
-        size * MIB: LAST_HIT if size <= 4 else LAST_MISS - (LAST_MISS - LAST_HIT) * held / size
+        size * MIB: LAST_HIT
+        if size <= max(4, held)
+        else LAST_MISS - (LAST_MISS - LAST_HIT) * held / size
         for size in (2, 4, 8, 16, 32, 64, 128)
     }
     all_cycles = {16 * KIB: 4.0, **cycles}
@@ -557,6 +560,30 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
     assert (llc["bytes"], llc["ways"]) == ((f"{own}MiB", own) if own == 6 else ("16MiB", 16))
     latency_cycles = round(LAST_MISS - waits_in(found["dram"], LAST_MISS))
     assert found["cache"]["memory_latency_cycles"] == latency_cycles
+
+
+def test_a_last_cache_that_others_fill_may_be_larger_than_all_working_sets(tmp_path: Path) -> None:
+    """Linux reports 256 MiB, of which random reads hold 14."""
+    last_cache_files(tmp_path, 256)
+    measured = replace(
+        figures(made_up(huge_pages=0)),
+        latency_cycles=loads(1),
+        random_read_cycles=loads(14, COMPUTED),
+        lone_read_cycles={},
+    )
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(measured, tmp_path))
+    found = machine(place)
+    assert (found["cache"]["llc"]["bytes"], found["cache"]["llc"]["ways"]) == ("16MiB", 1)
+    latency_cycles = round(LAST_MISS - waits_in(found["dram"], LAST_MISS))
+    assert found["cache"]["memory_latency_cycles"] == latency_cycles
+    assert ("memory", 128 * MIB) in cache_levels(measured, tmp_path)
+    # Where the largest working set takes hardly longer than one that the cache holds, it may hold
+    # that, too.
+    flat = replace(measured, latency_cycles=loads(127), random_read_cycles=loads(127, COMPUTED))
+    place.write_text(machine_toml(flat, tmp_path))
+    assert machine(place)["cache"]["llc"]["bytes"] == "256MiB"
+    assert "memory" not in dict(cache_levels(flat, tmp_path))
 
 
 @pytest.mark.parametrize("held", [2, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,8 @@ def data_caches(root: Path = Path("/")) -> list[DataCache]:
 def cache_levels(found: Calibration, root: Path = Path("/")) -> list[tuple[str, int]]:
     """Each data cache with the largest measured working set above the cache before, and at most
     half its own size and four times the cache before. Memory has the largest working set of all, if
-    that is at least four times the last cache.
+    that is at least four times the last cache, or if a load of it takes at least twice as long as
+    one of the last cache: others fill most of a cache that many cores share.
     """
     sizes = sorted(found.latency_cycles)
     levels: list[tuple[str, int]] = []
@@ -50,6 +52,8 @@ def cache_levels(found: Calibration, root: Path = Path("/")) -> list[tuple[str, 
         if fitting:
             levels.append((cache.name, fitting[-1]))
         last = cache.bytes
-    if last and sizes and sizes[-1] >= 4 * last:
-        levels.append((MEMORY, sizes[-1]))
+    if last and sizes:
+        in_last = found.latency_cycles[levels[-1][1]].median if levels else math.inf
+        if sizes[-1] >= 4 * last or found.latency_cycles[sizes[-1]].median >= 2 * in_last:
+            levels.append((MEMORY, sizes[-1]))
     return levels or [("unknown", size) for size in sizes[::4]]

@@ -266,10 +266,35 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
         yield from _size(cache, key, room)
         if cache.name in levels:
             bytes_ = levels[cache.name]
-            spread = found.latency_cycles[bytes_]
-            cycles = max(1, round(spread.median - _translation(found, bytes_)))
-            source = f"measured: {_text(spread)} over {format_bytes(bytes_)}, less TLB misses"
-            yield _Key(f"cache.{key}.latency_cycles", cycles, source)
+            hit = _Hit.of(found, bytes_, chases=cache != caches[-1])
+            source = f"measured: {hit.loads}, less TLB misses"
+            yield _Key(f"cache.{key}.latency_cycles", max(1, round(hit.cycles)), source)
+
+
+@dataclass(frozen=True)
+class _Hit:
+    """A load that a cache serves."""
+
+    cycles: float
+    loads: str
+    """The loads over the working set that the cache holds, in words."""
+
+    @classmethod
+    def of(cls, found: Calibration, working_set_bytes: int, *, chases: bool) -> _Hit:
+        """The loads over a working set: those of chases, or, unless `chases`, the random reads that
+        faster ones came before, where such were measured: others fill less of the last cache while
+        fast reads fill it, too.
+        """
+        size, computed = working_set_bytes, None if chases else _computed_cycles(found)
+        if computed is None or size not in found.random_read_cycles:
+            spread, words, computed = found.latency_cycles[size], "", 0.0
+        else:
+            spread = found.random_read_cycles[size]
+            words = f" of random reads, {computed:.3g} of them for the address,"
+        return cls(
+            spread.median - computed - _translation(found, size),
+            f"{_text(spread)}{words} over {format_bytes(size)}",
+        )
 
 
 @dataclass(frozen=True)
@@ -297,7 +322,8 @@ def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Others | N
     """
     held, turns = [], []
     for size, loads in sorted(found.lone_read_cycles.items()):
-        cycles = loads.median - beyond.computed_cycles - _translation(found, size)
+        walks = _translation(found, min(size, beyond.most_walked_bytes))
+        cycles = loads.median - beyond.computed_cycles - walks
         hits = (beyond.memory_cycles - cycles) / (beyond.memory_cycles - beyond.hit_cycles)
         if _LEAST_HITS <= hits <= _MOST_HITS:
             lines = size / _LINE_BYTES
@@ -361,6 +387,8 @@ class _Beyond:
     """Cycles of a load that the last cache serves."""
     computed_cycles: float
     """Cycles of the computation of an address, in a random read."""
+    most_walked_bytes: int
+    """Over larger working sets walks take as long as over this one."""
     loads: str
     """The loads over the largest working set, in words."""
 
@@ -369,36 +397,66 @@ def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
     """The share of the last cache that this machine has, and the latency of memory. A cache that
     holds `C` of `W` bytes serves the share `C / W` of random loads over them, so the cycles of a
     load are linear in `1 / W`. They are fitted by least squares to working sets from the cache's
-    size on; None where there are fewer than four.
+    size on. Of a cache that is larger than most of them, but leaves the largest to memory, to those
+    from the smallest one on that gives a share no larger than itself. None where there are fewer
+    than four.
 
     The loads are random reads, which come back to a line at any time, as loads of programs do.
     Where these were not measured, they are the loads of chases, which come back to a line after all
     others.
     """
     levels = dict(cache_levels(found, root))
-    hit = levels.get(last.name)
-    if hit is None:
+    if last.name not in levels:
         return None
-    loads, computed = found.random_read_cycles, 0.0
-    first = levels.get("L1")
-    if len(loads) > _FEWEST_SIZES and first is not None:
-        # The computation of an address takes equally long for hits and misses.
-        computed = loads[min(loads)].median - found.latency_cycles[first].median
-    else:
-        loads = found.latency_cycles
-    sizes = [size for size in sorted(loads) if size >= last.bytes]
-    if len(sizes) < _FEWEST_SIZES:
+    computed = _computed_cycles(found)
+    loads = found.latency_cycles if computed is None else found.random_read_cycles
+    hit_cycles = _Hit.of(found, levels[last.name], chases=False).cycles
+    sizes = sorted(loads)
+    largest = sizes[-1]
+
+    def fitted(first: int, most_walked: int) -> _Beyond | None:
+        used = [size for size in sizes if size >= first]
+        if len(used) < _FEWEST_SIZES:
+            return None
+        walks = (_translation(found, min(size, most_walked)) for size in used)
+        data = [loads[size].median - cycles for size, cycles in zip(used, walks, strict=True)]
+        slope, whole = linear_regression([1 / size for size in used], data)
+        memory_cycles = whole - (computed or 0.0)
+        if memory_cycles <= hit_cycles or slope >= 0:
+            return None
+        own_bytes = -slope / (memory_cycles - hit_cycles)
+        kind = "chases" if computed is None else "random reads"
+        words = f"{_text(loads[largest])}, {kind} over {format_bytes(largest)}"
+        return _Beyond(own_bytes, memory_cycles, hit_cycles, computed or 0.0, most_walked, words)
+
+    if len([size for size in sizes if size >= last.bytes]) >= _FEWEST_SIZES:
+        return fitted(last.bytes, largest)
+    if MEMORY in levels:
+        for first in (size for size in sizes if size > levels[last.name]):
+            beyond = fitted(first, _uncontended_bytes(found, root))
+            if beyond is not None and beyond.own_bytes <= first:
+                return beyond
+    return None
+
+
+def _computed_cycles(found: Calibration) -> float | None:
+    """Cycles of the computation of an address in a random read, which takes equally long for hits
+    and misses; None where too few random reads were measured.
+    """
+    loads, chases = found.random_read_cycles, found.latency_cycles
+    if len(loads) <= _FEWEST_SIZES or min(loads) not in chases:
         return None
-    cycles = [loads[size].median - computed - _translation(found, size) for size in sizes]
-    slope, memory = linear_regression([1 / size for size in sizes], cycles)
-    hit_cycles = found.latency_cycles[hit].median - _translation(found, hit)
-    saved = memory - hit_cycles
-    if saved <= 0 or slope >= 0:
-        return None
-    largest = max(sizes)
-    kind = "chases" if loads is found.latency_cycles else "random reads"
-    words = f"{_text(loads[largest])}, {kind} over {format_bytes(largest)}"
-    return _Beyond(-slope / saved, memory, hit_cycles, computed, words)
+    return loads[min(loads)].median - chases[min(loads)].median
+
+
+def _uncontended_bytes(found: Calibration, root: Path) -> int:
+    """The largest working set over which a walk counts as measured. Walks are measured with loads
+    of one line for each entry of the TLB. Where these lines fill more than half of the cache before
+    the last, they displace the page table from it, as loads of all lines do not.
+    """
+    before_last = data_caches(root)[-2:][0]
+    lines = before_last.bytes // 2 // _LINE_BYTES
+    return lines * found.entry_bytes.get(PMD_PAGE, PMD_PAGE)
 
 
 def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
