@@ -15,6 +15,7 @@ use std::io::{BufWriter, Write};
 
 use loaded::{Loaded, each_reference};
 use octavo_curves::Stream;
+use octavo_trace::StreamConsumer;
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 
 fn main() {
@@ -81,3 +82,5 @@ impl Consumer for Requests {
 
     fn event(&mut self, _: &Event) {}
 }
+
+impl StreamConsumer for Requests {}

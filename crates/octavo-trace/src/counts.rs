@@ -54,6 +54,18 @@ impl Counts {
         }
     }
 
+    /// Counts an execution of a segment with these addresses of its address groups.
+    #[inline(always)]
+    pub fn execution_of_groups(&mut self, segment: &Segment, of_groups: &[u64]) {
+        self.executed(segment);
+        if segment.has_guarded() {
+            let guarded = segment.data().iter().filter(|item| item.guarded);
+            for item in guarded.filter(|item| item.address(of_groups) == VirtAddr::NULL) {
+                self.skipped(item);
+            }
+        }
+    }
+
     /// The sum of these counts and others.
     pub fn plus(mut self, others: &Counts) -> Counts {
         self.instructions += others.instructions;

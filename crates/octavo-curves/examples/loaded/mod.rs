@@ -5,13 +5,14 @@
 #[path = "../../../octavo-trace/examples/timing/mod.rs"]
 pub mod timing;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::Mutex;
 
 use octavo_curves::Stream;
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Decoder, Observer, StreamConsumer, StreamEnd, StreamIdentity};
+use octavo_trace::{
+    Decoder, Encoder, Observer, StreamConsumer, StreamEnd, StreamIdentity, WordConsumer,
+};
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 
 /// The streams by name.
@@ -51,17 +52,16 @@ pub fn each_reference(
     }
 }
 
-/// The executions of the first process image of a trace, up to some number of references.
-#[derive(Default)]
+/// The words of a batch: as many as a chunk of a trace has.
+const BATCH_WORDS: usize = 1 << 15;
+
+/// The executions of the first process image of a trace, up to some number of references, without its events.
 pub struct Loaded {
-    segments: Vec<Arc<Segment>>,
-    /// Each execution, as an index into `segments`. Their addresses are consecutive in `addresses`.
-    executed: Vec<u32>,
-    addresses: Vec<VirtAddr>,
+    /// It has the definitions of all segments.
+    decoder: Mutex<Decoder>,
+    /// The words of the executions.
+    batches: Vec<Vec<u64>>,
     references: u64,
-    wanted: u64,
-    /// The number of the segment by its address in the decoder, which may have replaced it since.
-    known: HashMap<usize, u32>,
 }
 
 impl Loaded {
@@ -69,18 +69,20 @@ impl Loaded {
     /// there may be a few more.
     pub fn read(trace: &str, wanted: u64) -> Self {
         let mut source = open(trace, &OpenOptions::default()).expect("a trace");
-        let mut loaded = Loaded { wanted, ..Loaded::default() };
+        let mut copy = Copy { encoder: Encoder::default(), references: 0, wanted };
         let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
-        while loaded.references < wanted {
+        while copy.references < wanted {
             match source.next(&mut batch).expect("a whole trace") {
                 Some(Step::Batch(0)) => {
-                    decoder.decode(&batch.words, &mut loaded).expect("sound words")
+                    decoder.decode(&batch.words, &mut copy).expect("sound words")
                 }
                 Some(_) => {}
                 None => break,
             }
         }
-        loaded
+        let (mut decoder, mut executions) = (Decoder::default(), Executions(Vec::new()));
+        decoder.decode(copy.encoder.words(), &mut executions).expect("sound words");
+        Loaded { decoder: decoder.into(), batches: executions.0, references: copy.references }
     }
 
     /// Number of references.
@@ -89,43 +91,51 @@ impl Loaded {
     }
 
     /// Feeds all executions to a consumer.
-    pub fn play(&self, consumer: &mut impl Consumer) {
-        let mut addresses = &self.addresses[..];
-        for segment in &self.executed {
-            let segment = &self.segments[*segment as usize];
-            let (own, rest) = addresses.split_at(segment.data().len());
-            consumer.segment(segment, own);
-            addresses = rest;
+    pub fn play(&self, consumer: &mut impl StreamConsumer) {
+        let mut decoder = self.decoder.lock().expect("one pass at a time");
+        for words in &self.batches {
+            decoder.decode(words, consumer).expect("sound words");
         }
     }
 
     /// Feeds all executions to an engine, and ends its stream.
-    pub fn run<O: Observer + Consumer>(&self, mut engine: O) -> O {
+    pub fn run<O: Observer + StreamConsumer>(&self, mut engine: O) -> O {
         self.play(&mut engine);
         engine.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
         engine
     }
 }
 
-impl Consumer for Loaded {
+/// Encodes executions up to a number of references, so that no segment is defined in place of another.
+struct Copy {
+    encoder: Encoder,
+    references: u64,
+    wanted: u64,
+}
+
+impl Consumer for Copy {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        if self.references >= self.wanted {
-            return;
+        if self.references < self.wanted {
+            self.encoder.segment(segment, addresses);
+            self.references += segment.references(addresses);
         }
-        let place = std::ptr::from_ref(segment).addr();
-        let known = self.known.get(&place).copied();
-        let number = known.filter(|number| *self.segments[*number as usize] == *segment);
-        let number = number.unwrap_or_else(|| {
-            self.segments.push(Arc::new(segment.clone()));
-            self.segments.len() as u32 - 1
-        });
-        self.known.insert(place, number);
-        self.executed.push(number);
-        self.addresses.extend_from_slice(addresses);
-        self.references += segment.references(addresses);
     }
 
     fn event(&mut self, _: &Event) {}
 }
 
-impl StreamConsumer for Loaded {}
+impl StreamConsumer for Copy {}
+
+/// The words of executions, without those of definitions.
+struct Executions(Vec<Vec<u64>>);
+
+impl WordConsumer for Executions {
+    fn execution(&mut self, _: &Segment, words: &[u64]) {
+        if self.0.last().is_none_or(|batch| batch.len() >= BATCH_WORDS) {
+            self.0.push(Vec::new());
+        }
+        self.0.iter_mut().next_back().expect("a batch").extend_from_slice(words);
+    }
+
+    fn record(&mut self, _: &[u64], _: Option<&Event>) {}
+}

@@ -1,6 +1,7 @@
 //! A straightforward implementation of one set-associative TLB or cache.
 
 use octavo_curves::Stream;
+use octavo_trace::StreamConsumer;
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 use crate::loaded::each_reference;
@@ -63,3 +64,5 @@ impl Consumer for PlainSets {
 
     fn event(&mut self, _: &Event) {}
 }
+
+impl StreamConsumer for PlainSets {}

@@ -39,6 +39,11 @@ impl Cores {
         self.running.instructions >= self.running.flush_at && self.schedule_flush()
     }
 
+    /// The instructions until the TLBs of the running core must be emptied.
+    pub fn instructions_to_flush(&self) -> u64 {
+        self.running.flush_at.saturating_sub(self.running.instructions)
+    }
+
     /// Schedules the next flush. Returns true.
     #[cold]
     fn schedule_flush(&mut self) -> bool {
@@ -51,8 +56,8 @@ impl Cores {
 
     /// Adds instructions that the running core executes.
     #[inline(always)]
-    pub fn execute(&mut self, instructions: u32) {
-        self.running.instructions += u64::from(instructions);
+    pub fn execute(&mut self, instructions: u64) {
+        self.running.instructions += instructions;
     }
 
     /// The number of a thread's core, if it has one.

@@ -9,14 +9,14 @@ mod result;
 mod stream;
 
 use octavo_trace::{
-    Observer, Relocation, Start, StreamConsumer, StreamEnd, StreamIdentity, StreamProgress,
-    TimeSlicedConsumer,
+    Observer, Relocation, Segments, Start, StreamConsumer, StreamEnd, StreamIdentity,
+    StreamProgress, TimeSlicedConsumer,
 };
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 use rayon::prelude::*;
 
 use crate::classes::MissClasses;
-use crate::touches::{Job, Rows};
+use crate::touches::{Job, MOST_REFS, MOST_WORDS, Rows};
 use cores::Cores;
 use images::Images;
 use octavo_trace::Counts;
@@ -136,7 +136,7 @@ impl Consumer for Curves {
         if self.cores.is_flush_due() {
             self.flush();
         }
-        self.cores.execute(segment.instructions());
+        self.cores.execute(segment.instructions().into());
         self.images.running.counts.execution(segment, addresses);
         let mut is_full = false;
         for stream in &mut self.streams {
@@ -164,6 +164,39 @@ impl Consumer for Curves {
 }
 
 impl StreamConsumer for Curves {
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        if self.cores.is_flush_due() {
+            self.flush();
+        }
+        let counts = &mut self.images.running.counts;
+        let before = (counts.instructions, counts.references());
+        let most_instructions = self.cores.instructions_to_flush();
+        let mut taken_words = 0;
+        for (segment, groups) in segments.executions(words) {
+            if taken_words >= MOST_WORDS
+                || counts.instructions - before.0 >= most_instructions
+                || counts.references() - before.1 >= MOST_REFS
+            {
+                break;
+            }
+            counts.execution_of_groups(segment, groups);
+            taken_words += 1 + groups.len();
+        }
+        self.cores.execute(counts.instructions - before.0);
+        let words = &words[..taken_words];
+        let mut is_full = false;
+        for stream in &mut self.streams {
+            is_full |= stream.executions(segments, words, &mut self.rows);
+        }
+        if let Some(timed) = &mut self.timed {
+            is_full |= timed.executions(segments, words, &mut self.rows);
+        }
+        if is_full {
+            self.dispatch();
+        }
+        taken_words
+    }
+
     fn started(&mut self, start: &Start) {
         let relocation = match self.config.native_layout {
             true => start.relocation.clone(),

@@ -5,7 +5,7 @@
 //! sets would not be comparable, and the streams of an address space would have different page
 //! sizes for the same chunk.
 
-use octavo_trace::Stream;
+use octavo_trace::{Segments, Stream};
 use octavo_types::{Segment, VirtAddr};
 
 use super::CurvesConfig;
@@ -63,9 +63,14 @@ impl ProgramTime {
 
     /// Adds an execution of a segment to the batch, and returns whether the batch must be
     /// [dispatched](ProgramTime::dispatch).
-    #[inline(always)]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) -> bool {
         self.splitter.segment(segment, addresses, rows);
+        self.splitter.is_full()
+    }
+
+    /// Adds executions: see [`Splitter::executions`]. Returns as [`ProgramTime::segment`].
+    pub fn executions(&mut self, segments: &Segments, words: &[u64], rows: &mut Rows) -> bool {
+        self.splitter.executions(segments, words, rows);
         self.splitter.is_full()
     }
 

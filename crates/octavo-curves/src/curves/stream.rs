@@ -1,7 +1,7 @@
 //! One stream and its TLBs and caches. (Kernels that depend on time are in [`super::program_time`].)
 
-use octavo_trace::AddressSpace;
-use octavo_types::{Segment, VirtAddr};
+use octavo_trace::{AddressSpace, Segments, Stream};
+use octavo_types::{AddressRoom, Segment, VirtAddr};
 
 use super::cores::Core;
 use super::images::Memory;
@@ -13,7 +13,6 @@ use crate::classes::{Classes, PlaceCounts};
 use crate::sets::Sets;
 use crate::stack::Stack;
 use crate::touches::{Job, Kernel, Rows, Splitter, Touches};
-use octavo_trace::Stream;
 
 /// The analysis of one stream.
 pub struct StreamAnalysis {
@@ -87,14 +86,26 @@ impl StreamAnalysis {
 
     /// Adds an execution of a segment to the batches, and returns whether they must be
     /// [dispatched](StreamAnalysis::dispatch).
-    #[inline(always)]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) -> bool {
         self.splitter.segment(segment, addresses, rows);
-        let has_lines = self.lines.as_mut().is_some_and(|lines| {
-            lines.segment(segment, addresses, rows);
-            lines.is_full()
-        });
-        has_lines || self.splitter.is_full()
+        self.lines.iter_mut().for_each(|lines| lines.segment(segment, addresses, rows));
+        self.is_full()
+    }
+
+    /// Adds executions: see [`Splitter::executions`]. Returns as [`StreamAnalysis::segment`].
+    pub fn executions(&mut self, segments: &Segments, words: &[u64], rows: &mut Rows) -> bool {
+        self.splitter.executions(segments, words, rows);
+        if let Some(lines) = &mut self.lines {
+            let mut room = AddressRoom::new();
+            for (segment, groups) in segments.executions(words) {
+                lines.segment(segment, segment.addresses(groups, &mut room), rows);
+            }
+        }
+        self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.splitter.is_full() || self.lines.as_ref().is_some_and(LineSplitter::is_full)
     }
 
     /// Ends the current touch: the next reference is looked up, even on the same page or line.

@@ -1,14 +1,13 @@
 //! One set-associative TLB: the baseline for the speed of simulating all TLBs at once.
 
-use octavo_trace::{Relocation, StreamConsumer};
+use octavo_trace::{Relocation, Segments, Stream, StreamConsumer};
 use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};
 
 use super::pages::{Page, Pages};
 use super::{MAX_SETS_LOG2, SetIndex};
 use crate::lanes::{Lanes, MAX_WAYS, Machine, Work, run, up_to_first};
 use crate::sizes::Sizes;
-use crate::touches::{Kernel, Rows, Splitter, Touches};
-use octavo_trace::Stream;
+use crate::touches::{Kernel, MOST_WORDS, Rows, Splitter, Touches};
 
 /// One set-associative LRU TLB of one stream, as an engine of its own: a baseline for speed.
 ///
@@ -45,6 +44,12 @@ impl SingleSets {
         self.tlb.misses
     }
 
+    fn dispatch_if_full(&mut self) {
+        if self.splitter.is_full() {
+            self.dispatch();
+        }
+    }
+
     fn dispatch(&mut self) {
         let batch = self.splitter.take(std::mem::take(&mut self.emptied));
         self.tlb.process(&batch, &self.rows);
@@ -55,15 +60,20 @@ impl SingleSets {
 impl Consumer for SingleSets {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.splitter.segment(segment, addresses, &mut self.rows);
-        if self.splitter.is_full() {
-            self.dispatch();
-        }
+        self.dispatch_if_full();
     }
 
     fn event(&mut self, _: &Event) {}
 }
 
-impl StreamConsumer for SingleSets {}
+impl StreamConsumer for SingleSets {
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        let words = &words[..words.len().min(MOST_WORDS)];
+        let taken_words = self.splitter.executions(segments, words, &mut self.rows);
+        self.dispatch_if_full();
+        taken_words
+    }
+}
 
 /// The kernel.
 struct Single {

@@ -1,11 +1,14 @@
 //! Converts segments to the touches of one stream: fetches, data, or both in program order.
 
-use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
+use octavo_types::{AddressRoom, DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
 use super::writer::{TouchWriter, mark, marked};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
-use octavo_trace::Stream;
+use octavo_trace::{Segments, Stream};
 
+/// Touches for which there is room before executions are added together. Segments that may make more are added item by
+/// item.
+const ROOM_TOUCHES: usize = 1 << 14;
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
 
@@ -56,19 +59,45 @@ impl Splitter {
         self.refs
     }
 
-    /// Adds an execution of a segment to the batch. The caller must first [take](Splitter::take) a batch that is
-    /// [full](Splitter::is_full).
-    #[inline(always)]
-    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
-        let done = match self.stream {
-            _ if self.origin.is_some() || segment.has_guarded() => false,
-            Stream::Fetch => return self.fetches(segment, rows),
-            Stream::Data => self.whole::<false, false>(segment, addresses, rows),
-            Stream::All if self.kinds => self.whole::<true, true>(segment, addresses, rows),
-            Stream::All => self.whole::<true, false>(segment, addresses, rows),
-        };
-        if !done {
-            self.items(segment, addresses, rows);
+    /// Adds the [executions](Segments::executions) at the beginning of `words` to the batch, and returns the number of
+    /// their words. The caller must first [take](Splitter::take) a batch that is [full](Splitter::is_full).
+    pub fn executions(&mut self, segments: &Segments, words: &[u64], rows: &mut Rows) -> usize {
+        let (mut rest, mut room) = (words, AddressRoom::new());
+        loop {
+            rest = &rest[self.whole_segments(segments, rest, rows)..];
+            let Some((segment, groups)) = segments.executions(rest).next() else {
+                return words.len() - rest.len();
+            };
+            self.segment(segment, segment.addresses(groups, &mut room), rows);
+            rest = &rest[1 + groups.len()..];
+        }
+    }
+
+    /// Adds executions of which no item may be skipped and no data item spans two pages. Returns the number of their
+    /// words.
+    fn whole_segments(&mut self, segments: &Segments, words: &[u64], rows: &mut Rows) -> usize {
+        match self.stream {
+            _ if self.origin.is_some() => 0,
+            Stream::Fetch => {
+                self.write(segments, words, |writer: TouchWriter<false>, segment, _| {
+                    Some(writer.fetch_pages(segment, rows))
+                })
+            }
+            Stream::Data => {
+                self.write(segments, words, |writer: TouchWriter<false>, segment, addresses| {
+                    writer.data(segment.data(), addresses, rows)
+                })
+            }
+            Stream::All if self.kinds => {
+                self.write(segments, words, |writer: TouchWriter<true>, segment, addresses| {
+                    writer.segment(segment, addresses, rows)
+                })
+            }
+            Stream::All => {
+                self.write(segments, words, |writer: TouchWriter<false>, segment, addresses| {
+                    writer.segment(segment, addresses, rows)
+                })
+            }
         }
     }
 
@@ -131,55 +160,46 @@ impl Splitter {
         self.refs += 1;
     }
 
-    #[inline(never)]
-    fn fetches(&mut self, segment: &Segment, rows: &mut Rows) {
-        for run in segment.fetch_pages() {
-            if run.spilled {
-                // The second half of a reference that is counted already.
-                self.refs -= 1;
-                self.touch(run.page.raw(), SPILLED, true, rows);
-                self.refs += 1;
-            }
-            if run.fetches > 0 {
-                self.touch(run.page.raw(), 0, true, rows);
-                self.refs += u64::from(run.fetches);
-            }
-        }
-    }
-
-    /// Adds all items of a segment, with or without fetches, if no data item spans two pages. Returns whether it did.
-    #[inline(never)]
-    fn whole<const FETCHES: bool, const KINDS: bool>(
+    /// Writes the touches of executions of which no item may be skipped, up to one of which `add` returns `None`. Returns
+    /// the number of their words.
+    #[inline(always)]
+    fn write<const KINDS: bool>(
         &mut self,
-        segment: &Segment,
-        addresses: &[VirtAddr],
-        rows: &mut Rows,
-    ) -> bool {
-        let (data, pages) = (segment.data(), segment.fetch_pages());
-        self.batch.touches.reserve(2 * (data.len() + pages.len()) + 1);
+        segments: &Segments,
+        words: &[u64],
+        mut add: impl FnMut(TouchWriter<KINDS>, &Segment, &[VirtAddr]) -> Option<TouchWriter<KINDS>>,
+    ) -> usize {
+        let touches = &mut self.batch.touches;
+        touches.reserve(ROOM_TOUCHES);
+        let room = touches.spare_capacity_mut().as_mut_ptr_range();
         let at = (self.refs - self.batch.start_refs) as u32;
-        let touches = self.batch.touches.spare_capacity_mut().as_mut_ptr();
-        let writer = TouchWriter::<KINDS> { touches, current: self.current, start: at, at };
-        let written = match pages.len() {
-            _ if !FETCHES => writer.data(data, addresses, rows),
-            1 => writer.one_page(segment, addresses, rows),
-            _ => writer.page_by_page(segment, addresses, rows),
-        };
-        let Some(writer) = written else { return false };
+        let mut writer = TouchWriter { touches: room.start, current: self.current, at };
+        let (mut taken_words, mut addresses) = (0, AddressRoom::new());
+        for (segment, groups) in segments.executions(words) {
+            let most = 2 * (segment.data().len() + segment.fetch_pages().len()) + 1;
+            if segment.has_guarded() || writer.touches.wrapping_add(most) > room.end {
+                break;
+            }
+            let Some(next) = add(writer, segment, segment.addresses(groups, &mut addresses)) else {
+                break;
+            };
+            writer = next;
+            taken_words += 1 + groups.len();
+        }
         self.current = writer.current;
         self.refs += u64::from(writer.at - at);
         // SAFETY: both pointers lie in the spare capacity of the batch's touches, and a touch was written at each
         // place before the pointer passed it.
         unsafe {
-            let count = writer.touches.offset_from(touches) as usize;
-            self.batch.touches.set_len(self.batch.touches.len() + count);
+            let count = writer.touches.offset_from(room.start) as usize;
+            touches.set_len(touches.len() + count);
         }
-        true
+        taken_words
     }
 
-    /// Adds the items of a segment one by one.
+    /// Adds an execution of a segment to the batch, as [`Splitter::executions`], item by item.
     #[inline(never)]
-    fn items(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
+    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let mut data = segment.data().iter().zip(addresses);
         let (fetches, loads) = (self.stream != Stream::Data, self.stream != Stream::Fetch);
         for item in segment.items() {
@@ -211,22 +231,24 @@ impl Splitter {
 mod tests {
     use super::*;
     use octavo_oracle::NaiveReferences;
-    use octavo_oracle::strategies::{RandomStream, Step, stream};
-    use octavo_trace::Relocation;
+    use octavo_oracle::strategies::{RandomStream, stream};
+    use octavo_trace::{Decoder, Encoder, Relocation, StreamConsumer};
+    use octavo_types::{Consumer, Event};
     use proptest::prelude::*;
 
     use crate::sizes::Sizes;
 
-    /// Touches: page, number of references before, and whether it is a second half.
-    type TouchList = Vec<(u64, u64, bool)>;
-    /// The instruction of each touch; empty unless requested.
-    type Origins = Vec<VirtAddr>;
+    /// A touch: page, number of references before, whether it is a second half, whether it is a fetch.
+    type Seen = (u64, u64, bool, bool);
+    /// The touches of a stream, its references, and the instruction of each touch, if they are requested.
+    type Found = (Vec<Seen>, u64, Vec<VirtAddr>);
 
-    fn expected(random: &RandomStream, stream: Stream) -> (TouchList, u64, Origins) {
+    /// The touches of a stream, one reference after another.
+    fn expected(random: &RandomStream, stream: Stream, kinds: bool, has_origins: bool) -> Found {
         let mut list = NaiveReferences::default();
         random.play(&mut list);
-        let (mut touches, mut refs) = (TouchList::new(), 0);
-        let (mut origin, mut origins) = (VirtAddr::NULL, Origins::new());
+        let (mut touches, mut refs) = (Vec::<Seen>::new(), 0);
+        let (mut origin, mut origins) = (VirtAddr::NULL, Vec::new());
         for reference in &list.references {
             let is_fetch = reference.kind == ItemKind::Fetch;
             origin = if is_fetch { reference.addr } else { origin };
@@ -235,11 +257,14 @@ mod tests {
             }
             let first = reference.addr.raw() >> 12;
             let last = (reference.addr.raw() + u64::from(reference.size_bytes) - 1) >> 12;
+            let seen_as_fetch = is_fetch && kinds;
             for _ in 0..if reference.kind == ItemKind::Modify { 2 } else { 1 } {
                 for page in first..=last {
-                    if touches.last().is_none_or(|(before, ..)| *before != page) {
-                        touches.push((page, refs, page > first));
-                        origins.push(origin);
+                    let is_same =
+                        |(other, .., kind): &Seen| (*other, *kind) == (page, seen_as_fetch);
+                    if !touches.last().is_some_and(is_same) {
+                        touches.push((page, refs, page > first, seen_as_fetch));
+                        origins.extend(has_origins.then_some(origin));
                     }
                 }
                 refs += 1;
@@ -248,86 +273,89 @@ mod tests {
         (touches, refs, origins)
     }
 
-    fn split(
-        random: &RandomStream,
-        mut splitter: Splitter,
-        batch_steps: usize,
-    ) -> (TouchList, u64, Origins) {
-        let mut rows = Rows::new(Sizes::new(vec![PageSize::BASE]), Relocation::default());
-        let (mut touches, mut batch, mut refs) = (TouchList::new(), Touches::default(), 0);
-        let mut origins = Origins::new();
-        for (number, step) in random.steps.iter().enumerate() {
-            if let Step::Segment(index, addresses) = step {
-                splitter.segment(&random.segments[*index], addresses, &mut rows);
-            }
-            if number % batch_steps == 0 || number + 1 == random.steps.len() {
-                batch = splitter.take(batch);
-                assert_eq!(batch.start_refs, refs);
-                refs = batch.end_refs;
-                origins.extend(&batch.origins);
-                for touch in &batch.touches {
-                    let at = batch.start_refs + u64::from(touch.at_refs());
-                    touches.push((rows.page(touch.row()).raw(), at, touch.is_spilled()));
-                }
+    /// Takes at most `most_words` words of executions at once, and a batch after every `batch_calls` calls.
+    struct Splitting {
+        splitter: Splitter,
+        rows: Rows,
+        most_words: usize,
+        batch_calls: usize,
+        calls: usize,
+        batch: Touches,
+        found: Found,
+    }
+
+    impl Splitting {
+        fn called(&mut self) {
+            self.calls += 1;
+            if self.calls.is_multiple_of(self.batch_calls) {
+                self.take();
             }
         }
-        (touches, refs, origins)
+
+        fn take(&mut self) {
+            let batch = self.splitter.take(std::mem::take(&mut self.batch));
+            let (touches, refs, origins) = &mut self.found;
+            assert_eq!(batch.start_refs, *refs);
+            *refs = batch.end_refs;
+            origins.extend(&batch.origins);
+            for touch in &batch.touches {
+                let at = batch.start_refs + u64::from(touch.at_refs());
+                let page = self.rows.page(touch.row()).raw();
+                touches.push((page, at, touch.is_spilled(), touch.is_fetch()));
+            }
+            self.batch = batch;
+        }
+    }
+
+    impl Consumer for Splitting {
+        fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+            self.splitter.segment(segment, addresses, &mut self.rows);
+            self.called();
+        }
+
+        fn event(&mut self, _: &Event) {}
+    }
+
+    impl StreamConsumer for Splitting {
+        fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+            let words = &words[..words.len().min(self.most_words)];
+            let taken_words = self.splitter.executions(segments, words, &mut self.rows);
+            self.called();
+            taken_words
+        }
     }
 
     proptest! {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn touches_match_a_naive_list(random in stream(0..200), batch_steps in 1usize..20) {
+        fn touches_match_a_naive_list(
+            random in stream(0..200),
+            most_words in prop_oneof![Just(0), 1usize..30, Just(usize::MAX)],
+            batch_calls in 1usize..20,
+        ) {
             for stream in [Stream::Fetch, Stream::Data, Stream::All] {
-                let (touches, refs, origins) = expected(&random, stream);
-                let (plain, traced) =
-                    (Splitter::new(stream), Splitter::new(stream).with_origins());
-                let none = Origins::new();
-                let expected = (touches.clone(), refs, none);
-                prop_assert_eq!(split(&random, plain, batch_steps), expected, "{:?}", stream);
-                let expected = (touches, refs, origins);
-                prop_assert_eq!(split(&random, traced, batch_steps), expected, "{:?}", stream);
-            }
-        }
-
-        #[test]
-        fn kinds_are_distinguished_on_request(random in stream(0..200), batch_steps in 1usize..20) {
-            let mut list = NaiveReferences::default();
-            random.play(&mut list);
-            let (mut expected, mut refs, mut last) = (Vec::new(), 0u64, None);
-            for reference in &list.references {
-                let is_fetch = reference.kind == ItemKind::Fetch;
-                let first = reference.addr.raw() >> 12;
-                let end = (reference.addr.raw() + u64::from(reference.size_bytes) - 1) >> 12;
-                for _ in 0..if reference.kind == ItemKind::Modify { 2 } else { 1 } {
-                    for page in first..=end {
-                        if last != Some((page, is_fetch)) {
-                            last = Some((page, is_fetch));
-                            expected.push((page, refs, page > first, is_fetch));
-                        }
-                    }
-                    refs += 1;
+                for (kinds, has_origins) in [(false, false), (stream == Stream::All, false), (false, true)] {
+                    let mut splitter = Splitter::new(stream);
+                    splitter = if kinds { splitter.with_kinds() } else { splitter };
+                    splitter = if has_origins { splitter.with_origins() } else { splitter };
+                    let mut splitting = Splitting {
+                        splitter,
+                        rows: Rows::new(Sizes::new(vec![PageSize::BASE]), Relocation::default()),
+                        most_words,
+                        batch_calls,
+                        calls: 0,
+                        batch: Touches::default(),
+                        found: Found::default(),
+                    };
+                    let mut encoder = Encoder::default();
+                    random.play(&mut encoder);
+                    Decoder::default().decode(encoder.words(), &mut splitting).unwrap();
+                    splitting.take();
+                    let expected = expected(&random, stream, kinds, has_origins);
+                    prop_assert_eq!(&splitting.found, &expected, "{:?}", stream);
                 }
             }
-            let mut rows = Rows::new(Sizes::new(vec![PageSize::BASE]), Relocation::default());
-            let mut splitter = Splitter::new(Stream::All).with_kinds();
-            let (mut found, mut batch) = (Vec::new(), Touches::default());
-            for (number, step) in random.steps.iter().enumerate() {
-                if let Step::Segment(index, addresses) = step {
-                    splitter.segment(&random.segments[*index], addresses, &mut rows);
-                }
-                if number % batch_steps == 0 || number + 1 == random.steps.len() {
-                    batch = splitter.take(batch);
-                    for touch in &batch.touches {
-                        let at = batch.start_refs + u64::from(touch.at_refs());
-                        let page = rows.page(touch.row()).raw();
-                        found.push((page, at, touch.is_spilled(), touch.is_fetch()));
-                    }
-                }
-            }
-            prop_assert_eq!(found, expected);
-            prop_assert_eq!(splitter.refs(), refs);
         }
     }
 }

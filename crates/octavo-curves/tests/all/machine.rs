@@ -4,9 +4,11 @@ use octavo_config::DesignTables;
 use octavo_curves::{ArrayShape, MachineCurve, MachineTlbs, Sizes, Study, StudyConfig, TlbsOfSize};
 use octavo_oracle::strategies::{RandomStream, few_pages_with_stores, stream};
 use octavo_oracle::{NaiveMachineTlbs, NaiveShape, Stream as NaiveStream};
-use octavo_trace::{Decoder, Encoder, Observer, StreamEnd, StreamIdentity};
+use octavo_trace::{Observer, StreamEnd, StreamIdentity};
 use octavo_types::PageSize;
 use proptest::prelude::*;
+
+use crate::play_through_ring;
 
 fn shape(log2: u8) -> impl Strategy<Value = ArrayShape> {
     let entry_size = PageSize::from_log2(log2).unwrap();
@@ -50,9 +52,7 @@ fn without_memory_events(random: RandomStream) -> RandomStream {
 
 fn compare(random: &RandomStream, machine: &MachineTlbs, entries: u32) {
     let mut study = study(machine, entries);
-    let mut encoder = Encoder::default();
-    random.play(&mut encoder);
-    Decoder::default().decode(encoder.words(), &mut study).unwrap();
+    play_through_ring(random, &mut study);
     let mut by_segment = self::study(machine, entries);
     random.play(&mut by_segment);
     assert_eq!(study.missed_lines(), by_segment.missed_lines());

@@ -3,11 +3,11 @@
 use octavo_curves::{Curve, RegionResult, Sizes, Stream, Study, StudyConfig};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveResidency, NaiveStudy, Stream as NaiveStream};
-use octavo_trace::{
-    Decoder, Encoder, Observer, Relocation, Start, StreamEnd, StreamIdentity, WordConsumer,
-};
+use octavo_trace::{Observer, Relocation, Start, StreamEnd, StreamIdentity, WordConsumer};
 use octavo_types::{AddrRange, Consumer, Event, MapSource, PageSize, Protection, VirtAddr};
 use proptest::prelude::*;
+
+use crate::play_through_ring;
 use proptest::sample::subsequence;
 
 const STREAMS: [(Stream, NaiveStream); 3] = [
@@ -72,13 +72,6 @@ fn compare_totals(result: &RegionResult, naive: &NaiveStudy) {
 fn far_relocation() -> Relocation {
     let everything = AddrRange::new(VirtAddr::NULL, 1 << 62);
     Relocation::new(vec![(everything, 0x5555_5515_4000 + 0x1000)])
-}
-
-/// Plays a stream encoded as in the ring.
-fn play_through_ring(random: &RandomStream, study: &mut Study) {
-    let mut encoder = Encoder::default();
-    random.play(&mut encoder);
-    Decoder::default().decode(encoder.words(), study).unwrap();
 }
 
 proptest! {

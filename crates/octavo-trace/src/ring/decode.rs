@@ -136,6 +136,24 @@ impl Segments {
         &self.all[number as usize]
     }
 
+    /// The executions at the beginning of `words`: their segments, and the addresses of their groups. Ends at a
+    /// record, at a segment that is not defined, and at an execution that is not complete.
+    #[inline(always)]
+    pub fn executions<'a>(
+        &'a self,
+        words: &'a [u64],
+    ) -> impl Iterator<Item = (&'a Segment, &'a [u64])> {
+        let mut rest = words;
+        std::iter::from_fn(move || {
+            let [number, after @ ..] = rest else { return None };
+            // The number of a record is greater than that of any segment.
+            let addresses = *self.addresses.get(*number as usize)?;
+            let (groups, after) = after.split_at_checked(addresses as usize)?;
+            rest = after;
+            Some((self.segment(*number), groups))
+        })
+    }
+
     /// Replaces the segment of this number, which is returned, or appends a new one.
     fn define(&mut self, number: usize, segment: Segment) -> Option<Segment> {
         let (outline, addresses) = (Outline::of(&segment), segment.address_groups() as u32);

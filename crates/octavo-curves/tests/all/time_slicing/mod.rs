@@ -18,6 +18,8 @@ use octavo_trace::{Began, Observer, StreamEnd, StreamIdentity, TimeSlicedConsume
 use octavo_types::{Consumer, Event, Instructions, PageSize};
 use proptest::prelude::*;
 
+use crate::play_through_ring;
+
 const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
 
 fn config(
@@ -253,7 +255,7 @@ proptest! {
         for instructions in Instructions::all() {
             let config = config(setting, Threads::Shared, AtContextSwitch::Keep);
             let mut curves = Curves::new(&CurvesConfig { instructions, ..config });
-            random.play(&mut curves);
+            play_through_ring(&random, &mut curves);
             curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
             naive.compare(curves.results());
         }
@@ -278,7 +280,7 @@ proptest! {
         }
         let config = config(setting, Threads::Private, AtContextSwitch::Keep);
         let mut curves = Curves::new(&config);
-        random.play(&mut curves);
+        play_through_ring(&random, &mut curves);
         curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
         naive.compare(curves.results());
         for (found, expected) in curves.results().iter().zip(&naive.streams) {
