@@ -1,11 +1,13 @@
 """A load on memcached: cache_load.py PORT set|get KEYS [COUNT]
 
-`set` stores KEYS values of 64 to 191 bytes; `get` reads COUNT random ones, fifty in a request.
+`set` stores KEYS values of 64 to 191 bytes, and waits until memcached has moved them to the larger
+hash table, as it does in the background; `get` reads COUNT random ones, fifty in a request.
 """
 
 import random
 import socket
 import sys
+import time
 
 port, action, keys = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 chosen = random.Random(1)
@@ -20,6 +22,11 @@ with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(b"".join(lines))
         connection.sendall(b"version\r\n")
         answers.readline()
+        statistics = b"hash_is_expanding 1"
+        while b"hash_is_expanding 1" in statistics:
+            time.sleep(0.05)
+            connection.sendall(b"stats\r\n")
+            statistics = b"".join(iter(answers.readline, b"END\r\n"))
     else:
         found = 0
         for _ in range(int(sys.argv[4]) // 50):
