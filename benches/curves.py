@@ -5,8 +5,8 @@
 The input is, for each of seven programs, a trace of the first 32 million references after the
 start-up (recorded if DIRECTORY does not have it yet). Each round times in turn:
 
-- whole passes of `Curves` over the decoded references in memory, for each kernel and each set of
-  instructions, and single TLBs (the example curves_speed);
+- whole passes of `Curves` over the words of the references in memory, for each kernel and each set
+  of instructions, and single TLBs (the example curves_speed);
 - libCacheSim's LRU cache of one size, fed the page of every reference, and fed again without
   consecutive repeats (benches/peer.py, run by PYTHON, an interpreter that has the package
   `libcachesim`; skipped without --peer). Its miss counts must equal those of `Curves`.
@@ -217,8 +217,8 @@ def page(names: Sequence[str], totals: Sequence[Times], nets: Sequence[Times], r
 
 Made by `benches/curves.py`: {of_rounds} on {os.cpu_count()} shared cores, processor time of one \
 thread. Seven programs, {REFERENCES // 1_000_000} million references of each after its start-up, \
-instructions and data as they come, decoded in memory; a whole pass splits them into touches of \
-pages, which every kernel needs, and runs one kernel.
+instructions and data as they come, held in memory as a trace's words; a whole pass walks these \
+words, splits the references into touches of pages, which every kernel needs, and runs one kernel.
 
 {table(ratios(totals, nets))}
 

@@ -4,7 +4,7 @@
 //!     curves_sampled [--references N] [--seeds N] [--rates 8,64,…] [--stream fetch|data|all]
 //!                    FILE.oct …
 //!
-//! The first references of each trace (32M by default) are decoded into memory. Then the exact engine
+//! The first references of each trace (32M by default) are held in memory as words. Then the exact engine
 //! makes a pass over them, and for each rate N (one page of N) and each seed a sampling engine makes
 //! one. Prints JSON: for each trace, rate and page size, and for some numbers of entries and each
 //! window, the share of the seeds with an estimate, and for these the share whose interval held the

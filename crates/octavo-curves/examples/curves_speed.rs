@@ -3,7 +3,7 @@
 //!     curves_speed [--references N] [--rounds N] [--stream fetch|data|all]
 //!                  [--instructions portable,avx2,…] [--kernels stack 1,sets,…] FILE.oct …
 //!
-//! The first references of each trace (32M by default) are decoded into memory. Then each round makes
+//! The first references of each trace (32M by default) are held in memory as words. Then each round makes
 //! a pass over them for each kernel and each instruction set in turn, on one thread. Prints JSON: for
 //! each trace, medians in nanoseconds of processor time per reference, of the whole pass and net of a
 //! pass that only splits the stream into touches, and their geometric means over all traces.
