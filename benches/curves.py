@@ -19,6 +19,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -210,15 +211,22 @@ def times_table(names: Sequence[str], times: Sequence[Times]) -> list[list[str]]
     return lines
 
 
+def processor() -> str:
+    """The name of this machine's processor."""
+    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return found[1] if found else "unknown"
+
+
 def page(names: Sequence[str], totals: Sequence[Times], nets: Sequence[Times], rounds: int) -> str:
     """The results as they are kept."""
     of_rounds = "one round" if rounds == 1 else f"medians of {rounds} interleaved rounds"
     return f"""# Curves: speed
 
-Made by `benches/curves.py`: {of_rounds} on {os.cpu_count()} shared cores, processor time of one \
-thread. Seven programs, {REFERENCES // 1_000_000} million references of each after its start-up, \
-instructions and data as they come, held in memory as a trace's words; a whole pass walks these \
-words, splits the references into touches of pages, which every kernel needs, and runs one kernel.
+Made by `benches/curves.py`: {of_rounds} on {os.cpu_count()} shared cores ({processor()}), \
+processor time of one thread. Seven programs, {REFERENCES // 1_000_000} million references of each \
+after its start-up, instructions and data as they come, held in memory as a trace's words; a whole \
+pass decodes and hashes these words, splits the references into touches of pages, which every \
+kernel needs, and runs one kernel.
 
 {table(ratios(totals, nets))}
 

@@ -26,7 +26,12 @@ with socket.create_connection(("127.0.0.1", port)) as connection:
         while b"hash_is_expanding 1" in statistics:
             time.sleep(0.05)
             connection.sendall(b"stats\r\n")
-            statistics = b"".join(iter(answers.readline, b"END\r\n"))
+            statistics = b""
+            while not statistics.endswith(b"END\r\n"):
+                line = answers.readline()
+                if not line:
+                    sys.exit("memcached has closed the connection")
+                statistics += line
     else:
         found = 0
         for _ in range(int(sys.argv[4]) // 50):

@@ -24,6 +24,7 @@ from octavo.calibration.file import (
     CORE_FIGURES,
     Calibration,
     MeasuredHost,
+    Reach,
     Spread,
     calibration_toml,
     load_calibration,
@@ -563,11 +564,14 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
 
 
 def test_a_last_cache_that_others_fill_may_be_larger_than_all_working_sets(tmp_path: Path) -> None:
-    """Linux reports 256 MiB, of which random reads hold 14."""
+    """Linux reports 256 MiB, of which random reads hold 14. Chases hold 1 MiB, and take longer also
+    over the 2 MiB by which the latency of the cache is measured.
+    """
     last_cache_files(tmp_path, 256)
+    chases = loads(1)
     measured = replace(
         figures(made_up(huge_pages=0)),
-        latency_cycles=loads(1),
+        latency_cycles={**chases, 2 * MIB: Spread(150, 150, 150)},
         random_read_cycles=loads(14, COMPUTED),
         lone_read_cycles={},
     )
@@ -575,15 +579,69 @@ def test_a_last_cache_that_others_fill_may_be_larger_than_all_working_sets(tmp_p
     place.write_text(machine_toml(measured, tmp_path))
     found = machine(place)
     assert (found["cache"]["llc"]["bytes"], found["cache"]["llc"]["ways"]) == ("16MiB", 1)
+    assert "measured: 14 MiB of 256 MiB" in place.read_text()
+    assert found["cache"]["llc"]["latency_cycles"] == LAST_HIT
     latency_cycles = round(LAST_MISS - waits_in(found["dram"], LAST_MISS))
     assert found["cache"]["memory_latency_cycles"] == latency_cycles
     assert ("memory", 128 * MIB) in cache_levels(measured, tmp_path)
-    # Where the largest working set takes hardly longer than one that the cache holds, it may hold
-    # that, too.
-    flat = replace(measured, latency_cycles=loads(127), random_read_cycles=loads(127, COMPUTED))
-    place.write_text(machine_toml(flat, tmp_path))
+    slow = {**measured.latency_cycles, 2 * MIB: chases[128 * MIB]}
+    assert ("memory", 128 * MIB) in cache_levels(replace(measured, latency_cycles=slow), tmp_path)
+
+
+@pytest.mark.parametrize("walk", [0.0, 60.0])
+def test_a_last_cache_that_holds_all_working_sets_is_the_programs(
+    tmp_path: Path, walk: float
+) -> None:
+    """Loads of the largest may take twice as long only for their walks."""
+    last_cache_files(tmp_path, 256)
+    all_hit = {16 * KIB: 4.0, **{size * MIB: LAST_HIT for size in (2, 4, 8, 16, 32, 64, 128)}}
+    # 2048 entries cover 8 MiB in 4 KiB pages.
+    walking = {size: walk * max(0, 1 - 8 * MIB / size) for size in all_hit}
+    cycles = {size: Spread(*[one + walking[size]] * 3) for size, one in all_hit.items()}
+    measured = replace(
+        figures(made_up(huge_pages=0)),
+        latency_cycles=cycles,
+        random_read_cycles={
+            size: Spread(*[one.median + COMPUTED] * 3) for size, one in cycles.items()
+        },
+        lone_read_cycles={},
+        entry_bytes={HUGE: 4 * KIB},
+        walk_cycles_by_footprint={HUGE: {MIB: Spread(walk, walk, walk)}},
+        tlb={4 * KIB: Reach(None, Spread(2048, 2048, 2048))},
+    )
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(measured, tmp_path))
     assert machine(place)["cache"]["llc"]["bytes"] == "256MiB"
-    assert "memory" not in dict(cache_levels(flat, tmp_path))
+    assert "memory" not in dict(cache_levels(measured, tmp_path))
+
+
+def test_a_measured_walk_is_too_long_where_its_own_lines_displace_the_page_table(
+    tmp_path: Path,
+) -> None:
+    """The second cache has 512 KiB, so that walks count up to 4096 entries of 4 KiB, or 16 MiB."""
+    last_cache_files(tmp_path, 256)
+    walks = {8 * MIB: 20.0, 16 * MIB: 20.0, 64 * MIB: 300.0}
+    # All loads but those of 8 MiB walk.
+    share = {size: max(0.0, 1 - 8 * MIB / size) for size in loads(14)}
+    measured = replace(
+        figures(made_up(huge_pages=0)),
+        latency_cycles=loads(1),
+        random_read_cycles={
+            size: Spread(*[one.median + 20 * share[size]] * 3)
+            for size, one in loads(14, COMPUTED).items()
+        },
+        lone_read_cycles={},
+        entry_bytes={HUGE: 4 * KIB},
+        walk_cycles_by_footprint={
+            HUGE: {size: Spread(one, one, one) for size, one in walks.items()}
+        },
+        tlb={4 * KIB: Reach(None, Spread(2048, 2048, 2048))},
+    )
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(measured, tmp_path))
+    found = machine(place)
+    latency_cycles = round(LAST_MISS - waits_in(found["dram"], LAST_MISS))
+    assert found["cache"]["memory_latency_cycles"] == pytest.approx(latency_cycles, abs=1)
 
 
 @pytest.mark.parametrize("held", [2, 5])

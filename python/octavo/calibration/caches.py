@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from octavo.base.host import read_text
 from octavo.base.units import byte_size
 from octavo.calibration.file import Calibration
+from octavo.calibration.loads import chased, read_at_random
 
 MEMORY = "memory"
 
@@ -41,7 +41,8 @@ def cache_levels(found: Calibration, root: Path = Path("/")) -> list[tuple[str, 
     """Each data cache with the largest measured working set above the cache before, and at most
     half its own size and four times the cache before. Memory has the largest working set of all, if
     that is at least four times the last cache, or if a load of it takes at least twice as long as
-    one of the last cache: others fill most of a cache that many cores share.
+    one that the last cache serves, both without walks: others may fill most of a cache that many
+    cores share.
     """
     sizes = sorted(found.latency_cycles)
     levels: list[tuple[str, int]] = []
@@ -52,8 +53,16 @@ def cache_levels(found: Calibration, root: Path = Path("/")) -> list[tuple[str, 
         if fitting:
             levels.append((cache.name, fitting[-1]))
         last = cache.bytes
-    if last and sizes:
-        in_last = found.latency_cycles[levels[-1][1]].median if levels else math.inf
-        if sizes[-1] >= 4 * last or found.latency_cycles[sizes[-1]].median >= 2 * in_last:
-            levels.append((MEMORY, sizes[-1]))
+    if last and sizes and (sizes[-1] >= 4 * last or _leaves_last(found, levels, sizes[-1], root)):
+        levels.append((MEMORY, sizes[-1]))
     return levels or [("unknown", size) for size in sizes[::4]]
+
+
+def _leaves_last(
+    found: Calibration, levels: list[tuple[str, int]], largest: int, root: Path
+) -> bool:
+    """Whether loads of the largest working set take twice as long as those of the last cache."""
+    held = dict(levels).get(data_caches(root)[-1].name)
+    if held is None:
+        return False
+    return chased(found, largest).cycles >= 2 * read_at_random(found, held).cycles

@@ -20,6 +20,14 @@ from octavo.base.toml import toml_value
 from octavo.base.units import BASE_PAGE, GIB, format_bytes
 from octavo.calibration.caches import MEMORY, DataCache, cache_levels, data_caches
 from octavo.calibration.file import Calibration, Reach, Spread
+from octavo.calibration.loads import (
+    FEWEST_SIZES,
+    address_cycles,
+    chased,
+    read_at_random,
+    spread_text,
+    translation_cycles,
+)
 from octavo.hardware.machines import default_host_machine, machine
 from octavo.hardware.processors import machine_for, this_processor
 from octavo.snapshot import MemorySnapshot, captured
@@ -28,8 +36,6 @@ _LEVELS = {"L1": "l1d", "L2": "l2", "L3": "llc"}
 """Keys of a machine's caches, by the names of the measured levels."""
 _ALL = 0.8
 """A last cache of which this machine has at least this share counts as its own."""
-_FEWEST_SIZES = 4
-"""Fewest working sets beyond the last cache for measuring its share."""
 _LEAST_HITS, _MOST_HITS = 0.05, 0.9
 """Range of the last cache's hit rate in which its contents can be computed from the rate."""
 _LINE_BYTES = 64
@@ -163,7 +169,7 @@ def _core(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
         if measured is None or measured.low <= preset[name] <= measured.high:
             continue
         if name != "reorder_buffer" or measured.high < preset[name]:
-            source = f"measured: {_text(measured)}"
+            source = f"measured: {spread_text(measured)}"
             yield _Key(f"core.pipeline.{name}", round(measured.median), source)
 
 
@@ -175,7 +181,7 @@ def _walker(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
     if walkers is not None:
         count = max(1, round(walkers.median))
         if count != preset["walkers"]:
-            yield _Key("walker.walkers", count, f"measured: {_text(walkers)}")
+            yield _Key("walker.walkers", count, f"measured: {spread_text(walkers)}")
     window = found.core.get("reorder_buffer")
     if window is not None and window.high < preset["window_instructions"]:
         source = "as many as the reorder buffer's"
@@ -212,7 +218,9 @@ def _tlbs(found: Calibration, preset: dict[str, Any]) -> Iterator[_Key]:
             continue
         if level == "l2" and BASE_PAGE in found.second_level_hit_cycles:
             hit = found.second_level_hit_cycles[BASE_PAGE]
-            yield _Key("tlb.l2.hit_latency_cycles", round(hit.median), f"measured: {_text(hit)}")
+            yield _Key(
+                "tlb.l2.hit_latency_cycles", round(hit.median), f"measured: {spread_text(hit)}"
+            )
         holding = {
             name: array
             for name, array in arrays.items()
@@ -225,7 +233,7 @@ def _tlbs(found: Calibration, preset: dict[str, Any]) -> Iterator[_Key]:
             continue
         ways = array["ways"] if isinstance(array["ways"], int) else 1
         entries = max(ways, round(measured.median / ways) * ways)
-        yield _Key(f"tlb.{level}.{name}.entries", entries, f"measured: {_text(measured)}")
+        yield _Key(f"tlb.{level}.{name}.entries", entries, f"measured: {spread_text(measured)}")
 
 
 def _holds(array: Mapping[str, Any], size: str) -> bool:
@@ -246,9 +254,9 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
         )
     if MEMORY in levels:
         bytes_ = levels[MEMORY]
-        latency = _text(found.latency_cycles[bytes_])
+        latency = spread_text(found.latency_cycles[bytes_])
         source = f"measured: {latency} over {format_bytes(bytes_)}, less walks"
-        cycles = found.latency_cycles[bytes_].median - _translation(found, bytes_)
+        cycles = found.latency_cycles[bytes_].median - translation_cycles(found, bytes_)
         if beyond is not None and beyond.own_bytes < bytes_:
             source = f"measured: {beyond.loads}, less walks and hits"
             cycles = beyond.memory_cycles
@@ -266,35 +274,11 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
         yield from _size(cache, key, room)
         if cache.name in levels:
             bytes_ = levels[cache.name]
-            hit = _Hit.of(found, bytes_, chases=cache != caches[-1])
-            source = f"measured: {hit.loads}, less TLB misses"
-            yield _Key(f"cache.{key}.latency_cycles", max(1, round(hit.cycles)), source)
-
-
-@dataclass(frozen=True)
-class _Hit:
-    """A load that a cache serves."""
-
-    cycles: float
-    loads: str
-    """The loads over the working set that the cache holds, in words."""
-
-    @classmethod
-    def of(cls, found: Calibration, working_set_bytes: int, *, chases: bool) -> _Hit:
-        """The loads over a working set: those of chases, or, unless `chases`, the random reads that
-        faster ones came before, where such were measured: others fill less of the last cache while
-        fast reads fill it, too.
-        """
-        size, computed = working_set_bytes, None if chases else _computed_cycles(found)
-        if computed is None or size not in found.random_read_cycles:
-            spread, words, computed = found.latency_cycles[size], "", 0.0
-        else:
-            spread = found.random_read_cycles[size]
-            words = f" of random reads, {computed:.3g} of them for the address,"
-        return cls(
-            spread.median - computed - _translation(found, size),
-            f"{_text(spread)}{words} over {format_bytes(size)}",
-        )
+            served = chased(found, bytes_)
+            if cache == caches[-1] and _exceeds_most(found, cache):
+                served = read_at_random(found, bytes_)
+            source = f"measured: {served.loads}, less TLB misses"
+            yield _Key(f"cache.{key}.latency_cycles", max(1, round(served.cycles)), source)
 
 
 @dataclass(frozen=True)
@@ -322,7 +306,7 @@ def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Others | N
     """
     held, turns = [], []
     for size, loads in sorted(found.lone_read_cycles.items()):
-        walks = _translation(found, min(size, beyond.most_walked_bytes))
+        walks = translation_cycles(found, size, beyond.most_walked_bytes)
         cycles = loads.median - beyond.computed_cycles - walks
         hits = (beyond.memory_cycles - cycles) / (beyond.memory_cycles - beyond.hit_cycles)
         if _LEAST_HITS <= hits <= _MOST_HITS:
@@ -393,66 +377,66 @@ class _Beyond:
     """The loads over the largest working set, in words."""
 
 
+def _loads(found: Calibration) -> Mapping[int, Spread]:
+    """The loads that show a cache's share: random reads, which come back to a line at any time, as
+    loads of programs do. Where these were not measured, the loads of chases, which come back to a
+    line after all others.
+    """
+    return found.latency_cycles if address_cycles(found) is None else found.random_read_cycles
+
+
+def _exceeds_most(found: Calibration, last: DataCache) -> bool:
+    """Whether too few working sets are as large as the last cache for a fit."""
+    return sum(size >= last.bytes for size in _loads(found)) < FEWEST_SIZES
+
+
 def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
     """The share of the last cache that this machine has, and the latency of memory. A cache that
     holds `C` of `W` bytes serves the share `C / W` of random loads over them, so the cycles of a
     load are linear in `1 / W`. They are fitted by least squares to working sets from the cache's
-    size on. Of a cache that is larger than most of them, but leaves the largest to memory, to those
-    from the smallest one on that gives a share no larger than itself. None where there are fewer
-    than four.
-
-    The loads are random reads, which come back to a line at any time, as loads of programs do.
-    Where these were not measured, they are the loads of chases, which come back to a line after all
-    others.
+    size on. Where fewer than four are as large, but the largest leaves the cache, the fit begins at
+    a smaller one: the smallest for which the fitted `C` is at most that working set.
     """
     levels = dict(cache_levels(found, root))
     if last.name not in levels:
         return None
-    computed = _computed_cycles(found)
-    loads = found.latency_cycles if computed is None else found.random_read_cycles
-    hit_cycles = _Hit.of(found, levels[last.name], chases=False).cycles
-    sizes = sorted(loads)
-    largest = sizes[-1]
-
-    def fitted(first: int, most_walked: int) -> _Beyond | None:
-        used = [size for size in sizes if size >= first]
-        if len(used) < _FEWEST_SIZES:
-            return None
-        walks = (_translation(found, min(size, most_walked)) for size in used)
-        data = [loads[size].median - cycles for size, cycles in zip(used, walks, strict=True)]
-        slope, whole = linear_regression([1 / size for size in used], data)
-        memory_cycles = whole - (computed or 0.0)
-        if memory_cycles <= hit_cycles or slope >= 0:
-            return None
-        own_bytes = -slope / (memory_cycles - hit_cycles)
-        kind = "chases" if computed is None else "random reads"
-        words = f"{_text(loads[largest])}, {kind} over {format_bytes(largest)}"
-        return _Beyond(own_bytes, memory_cycles, hit_cycles, computed or 0.0, most_walked, words)
-
-    if len([size for size in sizes if size >= last.bytes]) >= _FEWEST_SIZES:
-        return fitted(last.bytes, largest)
+    if not _exceeds_most(found, last):
+        hit = chased(found, levels[last.name])
+        return _fitted(found, last.bytes, hit.cycles, max(_loads(found)))
     if MEMORY in levels:
-        for first in (size for size in sizes if size > levels[last.name]):
-            beyond = fitted(first, _uncontended_bytes(found, root))
+        hit = read_at_random(found, levels[last.name])
+        for first in sorted(size for size in _loads(found) if size > levels[last.name]):
+            beyond = _fitted(found, first, hit.cycles, _uncontended_bytes(found, root))
             if beyond is not None and beyond.own_bytes <= first:
                 return beyond
     return None
 
 
-def _computed_cycles(found: Calibration) -> float | None:
-    """Cycles of the computation of an address in a random read, which takes equally long for hits
-    and misses; None where too few random reads were measured.
+def _fitted(found: Calibration, first: int, hit_cycles: float, most_walked: int) -> _Beyond | None:
+    """The fit to working sets from `first` bytes on; None where there are fewer than four, and
+    where larger ones do not take longer.
     """
-    loads, chases = found.random_read_cycles, found.latency_cycles
-    if len(loads) <= _FEWEST_SIZES or min(loads) not in chases:
+    loads, address = _loads(found), address_cycles(found)
+    used = sorted(size for size in loads if size >= first)
+    if len(used) < FEWEST_SIZES:
         return None
-    return loads[min(loads)].median - chases[min(loads)].median
+    walks = (translation_cycles(found, size, most_walked) for size in used)
+    data = [loads[size].median - cycles for size, cycles in zip(used, walks, strict=True)]
+    slope, whole = linear_regression([1 / size for size in used], data)
+    memory_cycles = whole - (address or 0.0)
+    if memory_cycles <= hit_cycles or slope >= 0:
+        return None
+    own_bytes = -slope / (memory_cycles - hit_cycles)
+    kind = "chases" if address is None else "random reads"
+    words = f"{spread_text(loads[used[-1]])}, {kind} over {format_bytes(used[-1])}"
+    return _Beyond(own_bytes, memory_cycles, hit_cycles, address or 0.0, most_walked, words)
 
 
 def _uncontended_bytes(found: Calibration, root: Path) -> int:
-    """The largest working set over which a walk counts as measured. Walks are measured with loads
-    of one line for each entry of the TLB. Where these lines fill more than half of the cache before
-    the last, they displace the page table from it, as loads of all lines do not.
+    """The working set over which a walk takes as long as over larger ones of which all lines are
+    used. Walks are measured with loads of one line for each entry of the TLB. Where these lines
+    fill more than half of the cache before the last, the loads themselves displace the page table
+    from it, and the measured walks are longer.
     """
     before_last = data_caches(root)[-2:][0]
     lines = before_last.bytes // 2 // _LINE_BYTES
@@ -469,25 +453,3 @@ def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
     loads_of_bank = every / max(load_cycles, 1) / (dram["channels"] * dram["banks"])
     is_open = 1 - (1 - math.exp(-loads_of_bank)) / loads_of_bank
     return dram["precharge_cycles"] * is_open + dram["refresh_cycles"] ** 2 / (2 * every)
-
-
-def _translation(found: Calibration, working_set_bytes: int) -> float:
-    """Cycles that TLB misses add to a load over a working set in 2 MiB pages, from the shares of
-    pages that miss in both levels and that hit in the second.
-    """
-    reach = found.tlb.get(BASE_PAGE)
-    covered = found.entry_bytes.get(PMD_PAGE, PMD_PAGE)
-    pages = working_set_bytes / covered
-
-    def missing(level: Spread | None) -> float:
-        return 0.0 if level is None else max(0.0, 1 - level.median / pages)
-
-    first = missing(reach.first if reach else None)
-    second = missing(reach.second if reach else None)
-    hit = found.second_level_hit_cycles.get(BASE_PAGE)
-    walk = found.walk_at(PMD_PAGE, working_set_bytes)
-    return (first - second) * (hit.median if hit else 0.0) + second * (walk.median if walk else 0.0)
-
-
-def _text(spread: Spread) -> str:
-    return f"{spread.median:.4g} ({spread.low:.4g} to {spread.high:.4g})"

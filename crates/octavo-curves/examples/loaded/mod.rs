@@ -69,7 +69,7 @@ impl Loaded {
     /// there may be a few more.
     pub fn read(trace: &str, wanted: u64) -> Self {
         let mut source = open(trace, &OpenOptions::default()).expect("a trace");
-        let mut copy = Copy { encoder: Encoder::default(), references: 0, wanted };
+        let mut copy = Encoding { encoder: Encoder::default(), references: 0, wanted };
         let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
         while copy.references < wanted {
             match source.next(&mut batch).expect("a whole trace") {
@@ -107,13 +107,13 @@ impl Loaded {
 }
 
 /// Encodes executions up to a number of references, so that no segment is defined in place of another.
-struct Copy {
+struct Encoding {
     encoder: Encoder,
     references: u64,
     wanted: u64,
 }
 
-impl Consumer for Copy {
+impl Consumer for Encoding {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         if self.references < self.wanted {
             self.encoder.segment(segment, addresses);
@@ -124,7 +124,7 @@ impl Consumer for Copy {
     fn event(&mut self, _: &Event) {}
 }
 
-impl StreamConsumer for Copy {}
+impl StreamConsumer for Encoding {}
 
 /// The words of executions, without those of definitions.
 struct Executions(Vec<Vec<u64>>);
@@ -134,7 +134,7 @@ impl WordConsumer for Executions {
         if self.0.last().is_none_or(|batch| batch.len() >= BATCH_WORDS) {
             self.0.push(Vec::new());
         }
-        self.0.iter_mut().next_back().expect("a batch").extend_from_slice(words);
+        self.0.last_mut().expect("a batch").extend_from_slice(words);
     }
 
     fn record(&mut self, _: &[u64], _: Option<&Event>) {}

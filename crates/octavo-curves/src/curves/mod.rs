@@ -182,6 +182,9 @@ impl StreamConsumer for Curves {
             counts.execution_of_groups(segment, groups);
             taken_words += 1 + groups.len();
         }
+        if taken_words == 0 {
+            return 0;
+        }
         self.cores.execute(counts.instructions - before.0);
         let words = &words[..taken_words];
         let mut is_full = false;

@@ -6,11 +6,55 @@ use super::writer::{TouchWriter, mark, marked};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
 use octavo_trace::{Segments, Stream};
 
-/// Touches for which there is room before executions are added together. Segments that may make more are added item by
-/// item.
-const ROOM_TOUCHES: usize = 1 << 14;
+/// Touches for which there is room before executions are added together. An execution that may make more than are left
+/// is added item by item. In tests the end is reached.
+const ROOM_TOUCHES: usize = if cfg!(test) { 64 } else { 1 << 14 };
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
+
+/// The data addresses of an execution.
+trait Addresses: Copy {
+    /// One for each data item of the segment; `room` may hold them.
+    fn of_items<'a>(self, segment: &Segment, room: &'a mut AddressRoom) -> &'a [VirtAddr]
+    where
+        Self: 'a;
+
+    fn len(self) -> usize;
+}
+
+impl Addresses for &[VirtAddr] {
+    #[inline(always)]
+    fn of_items<'a>(self, _: &Segment, _: &'a mut AddressRoom) -> &'a [VirtAddr]
+    where
+        Self: 'a,
+    {
+        self
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.len()
+    }
+}
+
+/// The addresses of groups, as they come in words.
+#[derive(Clone, Copy)]
+struct OfGroups<'w>(&'w [u64]);
+
+impl Addresses for OfGroups<'_> {
+    #[inline(always)]
+    fn of_items<'a>(self, segment: &Segment, room: &'a mut AddressRoom) -> &'a [VirtAddr]
+    where
+        Self: 'a,
+    {
+        segment.addresses(self.0, room)
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.0.len()
+    }
+}
 
 /// Converts the references of one stream to touches.
 pub struct Splitter {
@@ -39,8 +83,9 @@ impl Splitter {
         }
     }
 
-    /// Distinguishes fetches and data: each touch is of one kind ([`Touch::is_fetch`]).
+    /// Distinguishes fetches and data, in a stream of both: each touch is of one kind ([`Touch::is_fetch`]).
     pub fn with_kinds(self) -> Self {
+        debug_assert_eq!(self.stream, Stream::All);
         Splitter { kinds: true, ..self }
     }
 
@@ -59,43 +104,57 @@ impl Splitter {
         self.refs
     }
 
-    /// Adds the [executions](Segments::executions) at the beginning of `words` to the batch, and returns the number of
-    /// their words. The caller must first [take](Splitter::take) a batch that is [full](Splitter::is_full).
+    /// Adds an execution of a segment to the batch. The caller must first [take](Splitter::take) a batch that is
+    /// [full](Splitter::is_full).
+    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
+        let one = std::iter::once((segment, addresses));
+        if self.whole_segments(one, rows) == 0 {
+            self.items(segment, addresses, rows);
+        }
+    }
+
+    /// As [`Splitter::segment`], for the [executions](Segments::executions) at the beginning of `words`. Returns the number
+    /// of their words.
     pub fn executions(&mut self, segments: &Segments, words: &[u64], rows: &mut Rows) -> usize {
         let (mut rest, mut room) = (words, AddressRoom::new());
         loop {
-            rest = &rest[self.whole_segments(segments, rest, rows)..];
+            let all = segments.executions(rest);
+            let all = all.map(|(segment, groups)| (segment, OfGroups(groups)));
+            rest = &rest[self.whole_segments(all, rows)..];
             let Some((segment, groups)) = segments.executions(rest).next() else {
                 return words.len() - rest.len();
             };
-            self.segment(segment, segment.addresses(groups, &mut room), rows);
+            self.items(segment, segment.addresses(groups, &mut room), rows);
             rest = &rest[1 + groups.len()..];
         }
     }
 
-    /// Adds executions of which no item may be skipped and no data item spans two pages. Returns the number of their
-    /// words.
-    fn whole_segments(&mut self, segments: &Segments, words: &[u64], rows: &mut Rows) -> usize {
+    /// Adds executions up to one of which an item may be skipped or a data item spans two pages, or for which there may be
+    /// no room. Returns how many words those added have.
+    #[inline(always)]
+    fn whole_segments<'s, A: Addresses>(
+        &mut self,
+        executions: impl Iterator<Item = (&'s Segment, A)>,
+        rows: &mut Rows,
+    ) -> usize {
         match self.stream {
             _ if self.origin.is_some() => 0,
-            Stream::Fetch => {
-                self.write(segments, words, |writer: TouchWriter<false>, segment, _| {
-                    Some(writer.fetch_pages(segment, rows))
-                })
-            }
+            Stream::Fetch => self.write(executions, |writer: TouchWriter<false>, segment, _, _| {
+                Some(writer.fetch_pages(segment, rows))
+            }),
             Stream::Data => {
-                self.write(segments, words, |writer: TouchWriter<false>, segment, addresses| {
-                    writer.data(segment.data(), addresses, rows)
+                self.write(executions, |writer: TouchWriter<false>, segment, addresses, room| {
+                    writer.data(segment.data(), addresses.of_items(segment, room), rows)
                 })
             }
             Stream::All if self.kinds => {
-                self.write(segments, words, |writer: TouchWriter<true>, segment, addresses| {
-                    writer.segment(segment, addresses, rows)
+                self.write(executions, |writer: TouchWriter<true>, segment, addresses, room| {
+                    writer.segment(segment, addresses.of_items(segment, room), rows)
                 })
             }
             Stream::All => {
-                self.write(segments, words, |writer: TouchWriter<false>, segment, addresses| {
-                    writer.segment(segment, addresses, rows)
+                self.write(executions, |writer: TouchWriter<false>, segment, addresses, room| {
+                    writer.segment(segment, addresses.of_items(segment, room), rows)
                 })
             }
         }
@@ -160,36 +219,37 @@ impl Splitter {
         self.refs += 1;
     }
 
-    /// Writes the touches of executions of which no item may be skipped, up to one of which `add` returns `None`. Returns
-    /// the number of their words.
+    /// As [`Splitter::whole_segments`]. `add` writes the touches of one execution, or returns `None`.
     #[inline(always)]
-    fn write<const KINDS: bool>(
+    fn write<'s, A: Addresses, const KINDS: bool>(
         &mut self,
-        segments: &Segments,
-        words: &[u64],
-        mut add: impl FnMut(TouchWriter<KINDS>, &Segment, &[VirtAddr]) -> Option<TouchWriter<KINDS>>,
+        executions: impl Iterator<Item = (&'s Segment, A)>,
+        mut add: impl FnMut(
+            TouchWriter<KINDS>,
+            &Segment,
+            A,
+            &mut AddressRoom,
+        ) -> Option<TouchWriter<KINDS>>,
     ) -> usize {
         let touches = &mut self.batch.touches;
         touches.reserve(ROOM_TOUCHES);
         let room = touches.spare_capacity_mut().as_mut_ptr_range();
         let at = (self.refs - self.batch.start_refs) as u32;
         let mut writer = TouchWriter { touches: room.start, current: self.current, at };
-        let (mut taken_words, mut addresses) = (0, AddressRoom::new());
-        for (segment, groups) in segments.executions(words) {
+        let (mut taken_words, mut address_room) = (0, AddressRoom::new());
+        for (segment, addresses) in executions {
             let most = 2 * (segment.data().len() + segment.fetch_pages().len()) + 1;
             if segment.has_guarded() || writer.touches.wrapping_add(most) > room.end {
                 break;
             }
-            let Some(next) = add(writer, segment, segment.addresses(groups, &mut addresses)) else {
-                break;
-            };
+            let Some(next) = add(writer, segment, addresses, &mut address_room) else { break };
             writer = next;
-            taken_words += 1 + groups.len();
+            taken_words += 1 + addresses.len();
         }
         self.current = writer.current;
         self.refs += u64::from(writer.at - at);
-        // SAFETY: both pointers lie in the spare capacity of the batch's touches, and a touch was written at each
-        // place before the pointer passed it.
+        // SAFETY: both pointers lie in the spare capacity of the batch's touches, since there was room for the `most`
+        // touches of each execution, and a touch was written at each place before the pointer passed it.
         unsafe {
             let count = writer.touches.offset_from(room.start) as usize;
             touches.set_len(touches.len() + count);
@@ -197,9 +257,9 @@ impl Splitter {
         taken_words
     }
 
-    /// Adds an execution of a segment to the batch, as [`Splitter::executions`], item by item.
+    /// Adds the items of an execution one by one.
     #[inline(never)]
-    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
+    fn items(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let mut data = segment.data().iter().zip(addresses);
         let (fetches, loads) = (self.stream != Stream::Data, self.stream != Stream::Fetch);
         for item in segment.items() {
@@ -232,11 +292,12 @@ mod tests {
     use super::*;
     use octavo_oracle::NaiveReferences;
     use octavo_oracle::strategies::{RandomStream, stream};
-    use octavo_trace::{Decoder, Encoder, Relocation, StreamConsumer};
+    use octavo_trace::{Relocation, StreamConsumer};
     use octavo_types::{Consumer, Event};
     use proptest::prelude::*;
 
     use crate::sizes::Sizes;
+    use crate::touches::testing::through_ring;
 
     /// A touch: page, number of references before, whether it is a second half, whether it is a fetch.
     type Seen = (u64, u64, bool, bool);
@@ -348,9 +409,7 @@ mod tests {
                         batch: Touches::default(),
                         found: Found::default(),
                     };
-                    let mut encoder = Encoder::default();
-                    random.play(&mut encoder);
-                    Decoder::default().decode(encoder.words(), &mut splitting).unwrap();
+                    through_ring(&random, &mut splitting);
                     splitting.take();
                     let expected = expected(&random, stream, kinds, has_origins);
                     prop_assert_eq!(&splitting.found, &expected, "{:?}", stream);

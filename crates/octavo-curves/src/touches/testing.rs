@@ -2,7 +2,7 @@
 
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_oracle::{NaiveReferences, Stream as NaiveStream};
-use octavo_trace::Relocation;
+use octavo_trace::{Decoder, Encoder, Relocation, WordConsumer};
 use octavo_types::{ItemKind, PageNumber};
 
 use super::{Kernel, Rows, Run, Runs, Splitter, Touches};
@@ -65,6 +65,13 @@ fn feed_batches(
         }
     }
     splitter.refs()
+}
+
+/// Plays a stream encoded as in the ring.
+pub fn through_ring(random: &RandomStream, consumer: &mut impl WordConsumer) {
+    let mut encoder = Encoder::default();
+    random.play(&mut encoder);
+    Decoder::default().decode(encoder.words(), consumer).expect("sound words");
 }
 
 /// Each reference of the program: whether it is a fetch, and its base pages.

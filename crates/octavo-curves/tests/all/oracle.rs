@@ -6,9 +6,9 @@ use octavo_oracle::{NaiveResidency, NaiveStudy, Stream as NaiveStream};
 use octavo_trace::{Observer, Relocation, Start, StreamEnd, StreamIdentity, WordConsumer};
 use octavo_types::{AddrRange, Consumer, Event, MapSource, PageSize, Protection, VirtAddr};
 use proptest::prelude::*;
+use proptest::sample::subsequence;
 
 use crate::play_through_ring;
-use proptest::sample::subsequence;
 
 const STREAMS: [(Stream, NaiveStream); 3] = [
     (Stream::Fetch, NaiveStream::Fetch),

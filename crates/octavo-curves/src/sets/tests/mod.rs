@@ -18,6 +18,7 @@ use super::{
 use crate::lanes::{LEVELS, MAX_WAYS, run};
 use sequence::sequence;
 
+use crate::touches::testing::through_ring;
 use crate::{Curves, CurvesConfig, Sizes, Stream};
 
 const INDEXES: [SetIndex; 4] = [
@@ -143,7 +144,7 @@ proptest! {
                 instructions,
                 ..CurvesConfig::nothing(sizes.clone(), streams.to_vec())
             });
-            random.play(&mut curves);
+            through_ring(&random, &mut curves);
             curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
             for (result, expected) in curves.results().iter().zip(&expected) {
                 prop_assert_eq!(result.sets.len(), sizes.len());

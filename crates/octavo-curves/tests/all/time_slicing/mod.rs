@@ -15,7 +15,7 @@ use octavo_curves::{
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_oracle::{NaiveStudy, NaiveTwoSizesTlb};
 use octavo_trace::{Began, Observer, StreamEnd, StreamIdentity, TimeSlicedConsumer};
-use octavo_types::{Consumer, Event, Instructions, PageSize};
+use octavo_types::{Event, Instructions, PageSize};
 use proptest::prelude::*;
 
 use crate::play_through_ring;
@@ -235,13 +235,6 @@ fn line_sizes() -> impl Strategy<Value = Vec<LineSize>> {
     prop_oneof![5 => Just(Vec::new()), 1 => Just(all.to_vec())]
 }
 
-fn play_step(curves: &mut Curves, random: &RandomStream, step: &Step) {
-    match step {
-        Step::Segment(index, addresses) => curves.segment(&random.segments[*index], addresses),
-        Step::Event(event) => curves.event(event),
-    }
-}
-
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
@@ -329,11 +322,11 @@ proptest! {
             last = Some(image);
             let random = &images[image];
             let rest = random.steps[taken[image]..].iter().take(steps);
-            for step in rest {
-                taken[image] += 1;
-                play_step(&mut curves, random, step);
-                naive.step(random, step, 0, image as u64);
-            }
+            let steps: Vec<Step> = rest.cloned().collect();
+            taken[image] += steps.len();
+            steps.iter().for_each(|step| naive.step(random, step, 0, image as u64));
+            let part = RandomStream { segments: random.segments.clone(), steps };
+            play_through_ring(&part, &mut curves);
             if taken[image] == random.steps.len() {
                 let identity = StreamIdentity {
                     stream: image as u32,
