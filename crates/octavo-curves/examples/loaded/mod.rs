@@ -69,20 +69,20 @@ impl Loaded {
     /// there may be a few more.
     pub fn read(trace: &str, wanted: u64) -> Self {
         let mut source = open(trace, &OpenOptions::default()).expect("a trace");
-        let mut copy = Encoding { encoder: Encoder::default(), references: 0, wanted };
+        let mut encoding = Encoding { encoder: Encoder::default(), references: 0, wanted };
         let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
-        while copy.references < wanted {
+        while encoding.references < wanted {
             match source.next(&mut batch).expect("a whole trace") {
                 Some(Step::Batch(0)) => {
-                    decoder.decode(&batch.words, &mut copy).expect("sound words")
+                    decoder.decode(&batch.words, &mut encoding).expect("sound words")
                 }
                 Some(_) => {}
                 None => break,
             }
         }
         let (mut decoder, mut executions) = (Decoder::default(), Executions(Vec::new()));
-        decoder.decode(copy.encoder.words(), &mut executions).expect("sound words");
-        Loaded { decoder: decoder.into(), batches: executions.0, references: copy.references }
+        decoder.decode(encoding.encoder.words(), &mut executions).expect("sound words");
+        Loaded { decoder: decoder.into(), batches: executions.0, references: encoding.references }
     }
 
     /// Number of references.

@@ -26,7 +26,7 @@ pub const BATCH_TOUCHES: usize = 1 << 15;
 pub const CHUNK_TOUCHES: usize = 1024;
 /// Words of executions that are added to a batch before the next question whether it is full. In tests the end is reached.
 pub const MOST_WORDS: usize = if cfg!(test) { 1 << 6 } else { 1 << 12 };
-/// References that are added before it, so that a batch stays small.
+/// References that are added before that question, so that a batch stays small.
 pub const MOST_REFS: u64 = if cfg!(test) { 1 << 7 } else { 1 << 17 };
 /// Bound on the references of a batch, so that a touch's position and flags fit in one word.
 pub const BATCH_REFS: u64 = 1 << 29;
