@@ -6,6 +6,7 @@
 //! thread [`Event`]s between. A reader of such a stream implements [`Consumer`].
 
 mod addr;
+mod counts;
 mod event;
 mod files;
 pub mod host_memory;
@@ -15,18 +16,21 @@ mod page;
 mod segment;
 pub mod spelling;
 pub mod values;
+mod visits;
 mod width;
 
 pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
+pub use counts::{SegmentCounts, SummedCounts};
 pub use event::{Event, Frame, MapSource, Protection, WindowPlace};
 pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
-pub use outline::{Outline, OutlinedCounts, OutlinedGroup, OutlinedPage};
+pub use outline::{Outline, OutlinedGroup, OutlinedPage};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{
     Access, AddressPlace, AddressRoom, Arithmetic, DataItem, Dependences, FetchPage, Item,
     ItemKind, Segment, SegmentError,
 };
+pub use visits::{DataVisit, Visit, Visits};
 pub use width::AddressWidth;
 
 /// A reader of a reference stream: takes each executed segment with its data addresses, and each

@@ -2,6 +2,7 @@
 //! line.
 
 use crate::addr::VirtAddr;
+use crate::counts::SegmentCounts;
 use crate::page::{PageNumber, PageSize};
 use crate::segment::{DataItem, Segment};
 
@@ -60,8 +61,7 @@ pub struct Outline {
     /// Where the pages begin.
     first: VirtAddr,
     second: VirtAddr,
-    /// Instructions, loads, stores and modifies, 16 bits each, from the bottom.
-    counts: u64,
+    counts: SegmentCounts,
     first_hash: u16,
     second_hash: u16,
     first_fetches: u16,
@@ -96,15 +96,12 @@ impl Outline {
             groups[place] = OutlinedGroup::new(items)?;
             stores |= u16::from(items.iter().any(|item| item.stores)) << place;
         }
-        let counts =
-            [segment.modifies(), segment.stores(), segment.loads(), segment.instructions()];
         Some(Outline {
             first: start_of(first.page),
             second: start_of(second.page),
             first_hash: first.page.hash() as u16,
             second_hash: second.page.hash() as u16,
-            // Each count fits in 16 bits: groups and their references are few.
-            counts: counts.iter().fold(0, |above, count| above << 16 | u64::from(*count)),
+            counts: SegmentCounts::of(segment)?,
             first_fetches: first.fetches as u16,
             stores,
             addresses: addresses as u8,
@@ -132,10 +129,16 @@ impl Outline {
         (self.pages == Pages::Two).then_some(second)
     }
 
+    /// The counts of an execution, all of whose items execute.
+    #[inline(always)]
+    pub fn counts(&self) -> SegmentCounts {
+        self.counts
+    }
+
     /// Instructions, which are as many as fetches.
     #[inline(always)]
     pub fn instructions(&self) -> u32 {
-        u32::from(self.counts as u16)
+        self.counts.instructions()
     }
 
     /// The number of address groups: one address each comes with every execution.
@@ -165,39 +168,10 @@ fn start_of(page: PageNumber) -> VirtAddr {
     VirtAddr::new(page.raw() << PageSize::BASE.log2())
 }
 
-/// Counts of executions of outlined segments, all of whose items executed: each less than 2^32.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OutlinedCounts {
-    /// From the bottom, 32 bits each.
-    instructions_and_stores: u64,
-    loads_and_modifies: u64,
-}
-
-impl OutlinedCounts {
-    /// Adds an execution.
-    #[inline(always)]
-    pub fn add(&mut self, outline: &Outline) {
-        const EVERY_OTHER: u64 = 0xffff_0000_ffff;
-        self.instructions_and_stores += outline.counts & EVERY_OTHER;
-        self.loads_and_modifies += outline.counts >> 16 & EVERY_OTHER;
-    }
-
-    /// Instructions, loads, stores, and modifies (pairs of a load and a store that are one item).
-    #[inline(always)]
-    pub fn each(self) -> [u32; 4] {
-        let (low, high) = (|both: u64| both as u32, |both: u64| (both >> 32) as u32);
-        [
-            low(self.instructions_and_stores),
-            low(self.loads_and_modifies),
-            high(self.instructions_and_stores),
-            high(self.loads_and_modifies),
-        ]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::SummedCounts;
     use crate::segment::{AddressPlace, Item, ItemKind};
 
     fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
@@ -209,8 +183,8 @@ mod tests {
     }
 
     fn counts(outline: &Outline, times: usize) -> [u32; 4] {
-        let mut counts = OutlinedCounts::default();
-        (0..times).for_each(|_| counts.add(outline));
+        let mut counts = SummedCounts::default();
+        (0..times).for_each(|_| counts.add(outline.counts()));
         counts.each()
     }
 

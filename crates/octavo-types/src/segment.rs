@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
+use crate::visits::Visits;
 
 /// The kind of a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -196,8 +197,6 @@ pub struct DataItem {
     pub guarded: bool,
     /// How many instructions of the segment are fetched before it.
     pub fetches_before: u32,
-    /// How many references the segment makes before it, were every guarded item to execute.
-    pub references_before: u32,
 }
 
 /// A run of fetches in a segment that fall in one base page.
@@ -210,8 +209,6 @@ pub struct FetchPage {
     /// Whether the run begins with the second half of an instruction that spans from the page
     /// before: one more look-up than there are fetches.
     pub spilled: bool,
-    /// How many data items there are from its beginning to that of the next one.
-    pub data: u32,
 }
 
 /// A definition that cannot be a segment.
@@ -243,6 +240,7 @@ pub struct Segment {
     modifies: u32,
     address_groups: u32,
     has_guarded: bool,
+    visits: Option<Visits>,
 }
 
 impl Segment {
@@ -278,16 +276,12 @@ impl Segment {
             address_groups += u32::from(place.leads);
             let group =
                 address_groups.checked_sub(1).ok_or(SegmentError::AddressGroup(data.len()))?;
-            let before = (instructions, instructions + loads + stores);
-            let item = DataItem::new(item, before, group, place.offset);
+            let item = DataItem::new(item, instructions, group, place.offset);
             has_guarded |= item.guarded;
             loads += u32::from(item.loads);
             stores += u32::from(item.references - item.loads);
             modifies += u32::from(item.references == 2);
             data.push(item);
-            if let Some(run) = fetch_pages.last_mut() {
-                run.data += 1;
-            }
         }
         if !dependences.is_empty() && dependences.len() != instructions as usize {
             return Err(SegmentError::Dependences(instructions as usize, dependences.len()));
@@ -297,6 +291,7 @@ impl Segment {
         }
         check_groups(&data)?;
         Ok(Segment {
+            visits: Visits::of(&items, &data),
             items: items.into(),
             writes_integer: writes_integer(&dependences),
             dependences: dependences.into(),
@@ -384,6 +379,13 @@ impl Segment {
         &self.fetch_pages
     }
 
+    /// The base pages that an execution touches; `None` if an item may be skipped, or if it makes 2^16 references or
+    /// more.
+    #[inline(always)]
+    pub fn visits(&self) -> Option<&Visits> {
+        self.visits.as_ref()
+    }
+
     /// How many instructions it executes.
     #[inline(always)]
     pub fn instructions(&self) -> u32 {
@@ -429,8 +431,7 @@ impl Segment {
 }
 
 impl DataItem {
-    /// `before` are the fetches and the references before it.
-    fn new(item: &Item, before: (u32, u32), group: u32, offset: u16) -> Self {
+    fn new(item: &Item, fetches_before: u32, group: u32, offset: u16) -> Self {
         let (references, loads) = match item.kind {
             ItemKind::Load => (1, 1),
             ItemKind::Store => (1, 0),
@@ -446,8 +447,7 @@ impl DataItem {
             loads,
             stores: loads < references,
             guarded: item.guarded,
-            fetches_before: before.0,
-            references_before: before.1,
+            fetches_before,
         }
     }
 
@@ -509,10 +509,10 @@ fn add_fetch(pages: &mut Vec<FetchPage>, item: &Item) {
     let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1).page(PageSize::BASE);
     match pages.last_mut() {
         Some(run) if run.page == first => run.fetches += 1,
-        _ => pages.push(FetchPage { page: first, fetches: 1, spilled: false, data: 0 }),
+        _ => pages.push(FetchPage { page: first, fetches: 1, spilled: false }),
     }
     if last != first {
-        pages.push(FetchPage { page: last, fetches: 0, spilled: true, data: 0 });
+        pages.push(FetchPage { page: last, fetches: 0, spilled: true });
     }
 }
 
@@ -552,8 +552,8 @@ mod tests {
         assert_eq!(
             segment.fetch_pages(),
             [
-                FetchPage { page: page(1), fetches: 2, spilled: false, data: 1 },
-                FetchPage { page: page(2), fetches: 1, spilled: true, data: 1 },
+                FetchPage { page: page(1), fetches: 2, spilled: false },
+                FetchPage { page: page(2), fetches: 1, spilled: true },
             ]
         );
         assert_eq!((segment.instructions(), segment.loads(), segment.stores()), (3, 2, 1));

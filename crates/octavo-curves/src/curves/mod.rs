@@ -12,7 +12,7 @@ use octavo_trace::{
     Observer, Relocation, Segments, Start, StreamConsumer, StreamEnd, StreamIdentity,
     StreamProgress, TimeSlicedConsumer,
 };
-use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, PageSize, Segment, SummedCounts, VirtAddr};
 use rayon::prelude::*;
 
 use crate::classes::MissClasses;
@@ -171,20 +171,28 @@ impl StreamConsumer for Curves {
         let counts = &mut self.images.running.counts;
         let before = (counts.instructions, counts.references());
         let most_instructions = self.cores.instructions_to_flush();
-        let mut taken_words = 0;
-        for (segment, groups) in segments.executions(words) {
-            if taken_words >= MOST_WORDS
-                || counts.instructions - before.0 >= most_instructions
-                || counts.references() - before.1 >= MOST_REFS
+        // What is counted in `counts` so far: few executions. All others are in `sums`.
+        let mut counted = (0, 0);
+        let (mut sums, mut taken_words) = (SummedCounts::default(), 0);
+        for (number, groups) in segments.executions(&words[..words.len().min(MOST_WORDS)]) {
+            let [instructions, loads, stores, _] = sums.each().map(u64::from);
+            if counted.0 + instructions >= most_instructions
+                || counted.1 + instructions + loads + stores >= MOST_REFS
             {
                 break;
             }
-            counts.execution_of_groups(segment, groups);
+            if let Some(counts) = segments.counts(number) {
+                sums.add(counts);
+            } else {
+                counts.execution_of_groups(segments.segment(number), groups);
+                counted = (counts.instructions - before.0, counts.references() - before.1);
+            }
             taken_words += 1 + groups.len();
         }
         if taken_words == 0 {
             return 0;
         }
+        counts.add(sums.each());
         self.cores.execute(counts.instructions - before.0);
         let words = &words[..taken_words];
         let mut is_full = false;

@@ -97,7 +97,8 @@ impl StreamAnalysis {
         self.splitter.executions(segments, words, rows);
         if let Some(lines) = &mut self.lines {
             let mut room = AddressRoom::new();
-            for (segment, groups) in segments.executions(words) {
+            for (number, groups) in segments.executions(words) {
+                let segment = segments.segment(number);
                 lines.segment(segment, segment.addresses(groups, &mut room), rows);
             }
         }

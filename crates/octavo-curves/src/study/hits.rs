@@ -1,7 +1,7 @@
 //! The fast path of executions: references to pages that the front finds at once change only counts and times.
 
 use octavo_trace::Segments;
-use octavo_types::{AddressRoom, Outline, OutlinedCounts, PageSize, VirtAddr};
+use octavo_types::{AddressRoom, Outline, PageSize, SummedCounts, VirtAddr};
 
 use super::Study;
 use super::front::STEP;
@@ -23,7 +23,7 @@ pub fn process(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     study.fetch.reserve();
     study.data.reserve();
     let (fetch_time, data_time) = (study.fetch.front().now(), study.data.front().now());
-    let mut pending = Pending { fetch_time, data_time, counts: OutlinedCounts::default() };
+    let mut pending = Pending { fetch_time, data_time, counts: SummedCounts::default() };
     let mut rest = words;
     // With as many words as the longest execution has, the next execution is complete.
     while let Some(ahead) = rest.first_chunk::<LONGEST>()
@@ -32,7 +32,7 @@ pub fn process(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
         if !pending.fetches(study, outline) {
             break;
         }
-        pending.counts.add(outline);
+        pending.counts.add(outline.counts());
         // The start of the next execution depends on the number of groups. With a branch for each number the
         // processor speculates past it.
         let groups = match outline.addresses() {
@@ -60,7 +60,7 @@ struct Pending {
     /// The times of the last uses in the fronts.
     fetch_time: u32,
     data_time: u32,
-    counts: OutlinedCounts,
+    counts: SummedCounts,
 }
 
 impl Pending {

@@ -2,7 +2,7 @@
 
 use octavo_types::{AddressRoom, DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
-use super::writer::{TouchWriter, mark, marked};
+use super::writer::{Addresses, OfGroups, TouchWriter, mark, marked};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
 use octavo_trace::{Segments, Stream};
 
@@ -11,50 +11,6 @@ use octavo_trace::{Segments, Stream};
 const ROOM_TOUCHES: usize = if cfg!(test) { 64 } else { 1 << 14 };
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
-
-/// The data addresses of an execution.
-trait Addresses: Copy {
-    /// One for each data item of the segment; `room` may hold them.
-    fn of_items<'a>(self, segment: &Segment, room: &'a mut AddressRoom) -> &'a [VirtAddr]
-    where
-        Self: 'a;
-
-    fn len(self) -> usize;
-}
-
-impl Addresses for &[VirtAddr] {
-    #[inline(always)]
-    fn of_items<'a>(self, _: &Segment, _: &'a mut AddressRoom) -> &'a [VirtAddr]
-    where
-        Self: 'a,
-    {
-        self
-    }
-
-    #[inline(always)]
-    fn len(self) -> usize {
-        self.len()
-    }
-}
-
-/// The addresses of groups, as they come in words.
-#[derive(Clone, Copy)]
-struct OfGroups<'w>(&'w [u64]);
-
-impl Addresses for OfGroups<'_> {
-    #[inline(always)]
-    fn of_items<'a>(self, segment: &Segment, room: &'a mut AddressRoom) -> &'a [VirtAddr]
-    where
-        Self: 'a,
-    {
-        segment.addresses(self.0, room)
-    }
-
-    #[inline(always)]
-    fn len(self) -> usize {
-        self.0.len()
-    }
-}
 
 /// Converts the references of one stream to touches.
 pub struct Splitter {
@@ -119,11 +75,12 @@ impl Splitter {
         let (mut rest, mut room) = (words, AddressRoom::new());
         loop {
             let all = segments.executions(rest);
-            let all = all.map(|(segment, groups)| (segment, OfGroups(groups)));
+            let all = all.map(|(number, groups)| (segments.segment(number), OfGroups(groups)));
             rest = &rest[self.whole_segments(all, rows)..];
-            let Some((segment, groups)) = segments.executions(rest).next() else {
+            let Some((number, groups)) = segments.executions(rest).next() else {
                 return words.len() - rest.len();
             };
+            let segment = segments.segment(number);
             self.items(segment, segment.addresses(groups, &mut room), rows);
             rest = &rest[1 + groups.len()..];
         }
@@ -139,24 +96,10 @@ impl Splitter {
     ) -> usize {
         match self.stream {
             _ if self.origin.is_some() => 0,
-            Stream::Fetch => self.write(executions, |writer: TouchWriter<false>, segment, _, _| {
-                Some(writer.fetch_pages(segment, rows))
-            }),
-            Stream::Data => {
-                self.write(executions, |writer: TouchWriter<false>, segment, addresses, room| {
-                    writer.data(segment.data(), addresses.of_items(segment, room), rows)
-                })
-            }
-            Stream::All if self.kinds => {
-                self.write(executions, |writer: TouchWriter<true>, segment, addresses, room| {
-                    writer.segment(segment, addresses.of_items(segment, room), rows)
-                })
-            }
-            Stream::All => {
-                self.write(executions, |writer: TouchWriter<false>, segment, addresses, room| {
-                    writer.segment(segment, addresses.of_items(segment, room), rows)
-                })
-            }
+            Stream::Fetch => self.write::<_, false, true, false>(executions, rows),
+            Stream::Data => self.write::<_, false, false, true>(executions, rows),
+            Stream::All if self.kinds => self.write::<_, true, true, true>(executions, rows),
+            Stream::All => self.write::<_, false, true, true>(executions, rows),
         }
     }
 
@@ -219,37 +162,33 @@ impl Splitter {
         self.refs += 1;
     }
 
-    /// As [`Splitter::whole_segments`]. `add` writes the touches of one execution, or returns `None`.
+    /// As [`Splitter::whole_segments`].
     #[inline(always)]
-    fn write<'s, A: Addresses, const KINDS: bool>(
+    fn write<'s, A: Addresses, const KINDS: bool, const FETCHES: bool, const DATA: bool>(
         &mut self,
         executions: impl Iterator<Item = (&'s Segment, A)>,
-        mut add: impl FnMut(
-            TouchWriter<KINDS>,
-            &Segment,
-            A,
-            &mut AddressRoom,
-        ) -> Option<TouchWriter<KINDS>>,
+        rows: &mut Rows,
     ) -> usize {
         let touches = &mut self.batch.touches;
         touches.reserve(ROOM_TOUCHES);
         let room = touches.spare_capacity_mut().as_mut_ptr_range();
         let at = (self.refs - self.batch.start_refs) as u32;
-        let mut writer = TouchWriter { touches: room.start, current: self.current, at };
-        let (mut taken_words, mut address_room) = (0, AddressRoom::new());
+        let mut writer = TouchWriter::<KINDS> { touches: room.start, current: self.current, at };
+        let mut taken_words = 0;
         for (segment, addresses) in executions {
-            let most = 2 * (segment.data().len() + segment.fetch_pages().len()) + 1;
-            if segment.has_guarded() || writer.touches.wrapping_add(most) > room.end {
+            let Some(visits) = segment.visits() else { break };
+            if writer.touches.wrapping_add(2 * visits.most() + 1) > room.end {
                 break;
             }
-            let Some(next) = add(writer, segment, addresses, &mut address_room) else { break };
+            let next = writer.execution::<FETCHES, DATA>(visits, addresses, rows);
+            let Some(next) = next else { break };
             writer = next;
             taken_words += 1 + addresses.len();
         }
         self.current = writer.current;
         self.refs += u64::from(writer.at - at);
-        // SAFETY: both pointers lie in the spare capacity of the batch's touches, since there was room for the `most`
-        // touches of each execution, and a touch was written at each place before the pointer passed it.
+        // SAFETY: both pointers lie in the spare capacity of the batch's touches, since there was room for two touches for
+        // each visit of an execution and one more, and a touch was written at each place before the pointer passed it.
         unsafe {
             let count = writer.touches.offset_from(room.start) as usize;
             touches.set_len(touches.len() + count);

@@ -3,9 +3,46 @@
 use std::hint::select_unpredictable as select;
 use std::mem::MaybeUninit;
 
-use octavo_types::{DataItem, FetchPage, PageNumber, PageSize, Segment, VirtAddr};
+use octavo_types::{DataVisit, PageNumber, PageSize, VirtAddr, Visit, Visits};
 
 use super::{FETCHED, Row, Rows, SPILLED, Touch};
+
+/// The data addresses of an execution.
+pub(super) trait Addresses: Copy {
+    /// That of data item number `number`.
+    fn of(self, number: usize, item: DataVisit) -> VirtAddr;
+
+    /// How many come with the execution.
+    fn len(self) -> usize;
+}
+
+impl Addresses for &[VirtAddr] {
+    #[inline(always)]
+    fn of(self, number: usize, _: DataVisit) -> VirtAddr {
+        self[number]
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.len()
+    }
+}
+
+/// The addresses of groups, as they come in words.
+#[derive(Clone, Copy)]
+pub(super) struct OfGroups<'w>(pub &'w [u64]);
+
+impl Addresses for OfGroups<'_> {
+    #[inline(always)]
+    fn of(self, _: usize, item: DataVisit) -> VirtAddr {
+        item.address(self.0)
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.0.len()
+    }
+}
 
 /// A writer of touches. `KINDS`: fetches and data are distinguished.
 ///
@@ -13,8 +50,7 @@ use super::{FETCHED, Row, Rows, SPILLED, Touch};
 /// and the next one overwrites it if the page is the same.
 #[derive(Clone, Copy)]
 pub(super) struct TouchWriter<const KINDS: bool> {
-    /// The place of the next touch. For each segment there is room for one at each data item and each run of fetches,
-    /// one more before each of them, and one that is discarded.
+    /// The place of the next touch. For each execution there is room for two at each visit, and one behind the last.
     pub touches: *mut MaybeUninit<Touch>,
     /// The page of the last touch, as traced, with the mark of a fetch.
     pub current: u64,
@@ -31,6 +67,9 @@ struct Code {
 }
 
 impl Code {
+    /// Before the first fetch.
+    const NONE: Code = Code { page: u64::MAX, row: Row(0) };
+
     #[inline(always)]
     fn new<const KINDS: bool>(page: PageNumber, rows: &mut Rows) -> Self {
         Code { page: marked(page.raw(), KINDS), row: rows.row(page.raw()) }
@@ -73,95 +112,60 @@ impl<const KINDS: bool> TouchWriter<KINDS> {
         TouchWriter { at: end, ..writer }
     }
 
-    /// Adds the fetches of a segment without its data.
-    #[inline(always)]
-    pub fn fetch_pages(self, segment: &Segment, rows: &mut Rows) -> Self {
-        let add = |writer: Self, run: &FetchPage| {
-            let code = Code::new::<KINDS>(run.page, rows);
-            let writer = if run.spilled { writer.spilled(code) } else { writer };
-            writer.fetches(writer.at + run.fetches, code)
-        };
-        segment.fetch_pages().iter().fold(self, add)
-    }
-
-    /// Adds data items without the fetches between them. Returns `None` if an item spans two pages.
-    #[inline(always)]
-    pub fn data(self, data: &[DataItem], addresses: &[VirtAddr], rows: &mut Rows) -> Option<Self> {
-        self.items(data, addresses, self.at, None, rows)
-    }
-
-    /// Adds a segment. Returns `None` if a data item spans two pages.
-    #[inline(always)]
-    pub fn segment(
-        self,
-        segment: &Segment,
-        addresses: &[VirtAddr],
-        rows: &mut Rows,
-    ) -> Option<Self> {
-        let [run] = segment.fetch_pages() else {
-            return self.page_by_page(segment, addresses, rows);
-        };
-        let code = Code::new::<KINDS>(run.page, rows);
-        let writer = self.items(segment.data(), addresses, self.at, Some(code), rows)?;
-        let all = segment.instructions() + segment.loads() + segment.stores();
-        Some(writer.fetches(self.at + all, code))
-    }
-
-    /// Adds data items of a segment that began at reference number `start` of the batch, and the fetches before each of
-    /// them from `code`. Returns `None` if an item spans two pages.
-    #[inline(always)]
-    fn items(
-        self,
-        data: &[DataItem],
-        addresses: &[VirtAddr],
-        start: u32,
-        code: Option<Code>,
-        rows: &mut Rows,
-    ) -> Option<Self> {
-        let mut writer = self;
-        for (item, addr) in data.iter().zip(addresses) {
-            let page = addr.page(PageSize::BASE).raw();
-            if addr.raw() % PageSize::BASE.bytes() > u64::from(item.last_whole_offset) {
-                return None;
-            }
-            let row = rows.row(page);
-            if let Some(code) = code {
-                writer = writer.fetches(start + item.references_before, code);
-            }
-            writer = writer.touch(page, row, writer.at, true);
-            writer.at += u32::from(item.references);
-        }
-        Some(writer)
-    }
-
-    /// Adds a segment that is fetched from several pages, or from none. Returns `None` if a data item spans two
+    /// Adds an execution, with its fetches if `FETCHES` and its data if `DATA`. Returns `None` if a data item spans two
     /// pages.
-    #[inline(never)]
-    fn page_by_page(
+    #[inline(always)]
+    pub fn execution<const FETCHES: bool, const DATA: bool>(
         self,
-        segment: &Segment,
-        addresses: &[VirtAddr],
+        visits: &Visits,
+        addresses: impl Addresses,
         rows: &mut Rows,
     ) -> Option<Self> {
-        let pages = segment.fetch_pages();
-        let in_runs: u32 = pages.iter().map(|run| run.data).sum();
-        let before = segment.data().len() - in_runs as usize;
-        let (first, mut data) = segment.data().split_at(before);
-        let (first_addresses, mut addresses) = addresses.split_at(before);
-        let mut writer = self.data(first, first_addresses, rows)?;
-        for run in pages {
-            let code = Code::new::<KINDS>(run.page, rows);
-            if run.spilled {
-                writer = writer.spilled(code);
+        let (mut writer, start, mut data) = (self, self.at, InData::default());
+        // The position of a reference with `before` of the segment before it.
+        let position = |before: u32, data: InData| match (FETCHES, DATA) {
+            (true, true) => start + before,
+            (true, false) => start + before - data.references,
+            (false, _) => start + data.references,
+        };
+        let mut code = match visits.first_page() {
+            Some(page) if FETCHES => Code::new::<KINDS>(page, rows),
+            _ => Code::NONE,
+        };
+        for visit in visits.iter() {
+            match visit {
+                Visit::Data(item) => {
+                    if FETCHES {
+                        writer = writer.fetches(position(item.before(), data), code);
+                    }
+                    if DATA {
+                        let addr = addresses.of(data.items, item);
+                        if !item.is_whole_at(addr) {
+                            return None;
+                        }
+                        let page = addr.page(PageSize::BASE).raw();
+                        writer = writer.touch(page, rows.row(page), writer.at, true);
+                        writer.at += item.references();
+                    }
+                    data.items += 1;
+                    data.references += item.references();
+                }
+                Visit::Fetch { page, before, spilled } if FETCHES => {
+                    writer = writer.fetches(position(before, data), code);
+                    code = Code::new::<KINDS>(page, rows);
+                    writer = if spilled { writer.spilled(code) } else { writer };
+                }
+                Visit::Fetch { .. } => {}
             }
-            let (run_data, other_data) = data.split_at(run.data as usize);
-            let (run_addresses, other_addresses) = addresses.split_at(run.data as usize);
-            let in_data: u32 = run_data.iter().map(|item| u32::from(item.references)).sum();
-            let end = writer.at + run.fetches + in_data;
-            writer = writer.items(run_data, run_addresses, self.at, Some(code), rows)?;
-            writer = writer.fetches(end, code);
-            (data, addresses) = (other_data, other_addresses);
         }
-        Some(writer)
+        let end = position(visits.references(), data);
+        Some(if FETCHES { writer.fetches(end, code) } else { writer })
     }
+}
+
+/// Data items of a segment, and the references that they make.
+#[derive(Clone, Copy, Default)]
+struct InData {
+    items: usize,
+    references: u32,
 }

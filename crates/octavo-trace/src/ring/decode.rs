@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use octavo_types::{
-    AddressRoom, AddressWidth, Consumer, DataItem, Event, Outline, Segment, VirtAddr,
+    AddressRoom, AddressWidth, Consumer, DataItem, Event, Outline, Segment, SegmentCounts, VirtAddr,
 };
 
 use super::error::{DecodeError, MAX_ITEMS};
@@ -120,6 +120,7 @@ pub struct Segments {
     /// How many addresses come with an execution. A vector of its own, which stays in the nearest
     /// cache: the position of the next execution depends on these numbers.
     addresses: Vec<u32>,
+    counts: Vec<Option<SegmentCounts>>,
 }
 
 impl Segments {
@@ -136,13 +137,17 @@ impl Segments {
         &self.all[number as usize]
     }
 
-    /// The executions at the beginning of `words`: their segments, and the addresses of their groups. Ends at a
+    /// The counts of each execution of a segment, by its number. `None` if an item may be skipped, or if a count has more
+    /// than 16 bits.
+    #[inline(always)]
+    pub fn counts(&self, number: u64) -> Option<SegmentCounts> {
+        self.counts[number as usize]
+    }
+
+    /// The executions at the beginning of `words`: the numbers of their segments, and the addresses of their groups. Ends at a
     /// record, at a segment that is not defined, and at an execution that is not complete.
     #[inline(always)]
-    pub fn executions<'a>(
-        &'a self,
-        words: &'a [u64],
-    ) -> impl Iterator<Item = (&'a Segment, &'a [u64])> {
+    pub fn executions<'a>(&'a self, words: &'a [u64]) -> impl Iterator<Item = (u64, &'a [u64])> {
         let mut rest = words;
         std::iter::from_fn(move || {
             let [number, after @ ..] = rest else { return None };
@@ -150,21 +155,24 @@ impl Segments {
             let addresses = *self.addresses.get(*number as usize)?;
             let (groups, after) = after.split_at_checked(addresses as usize)?;
             rest = after;
-            Some((self.segment(*number), groups))
+            Some((*number, groups))
         })
     }
 
     /// Replaces the segment of this number, which is returned, or appends a new one.
     fn define(&mut self, number: usize, segment: Segment) -> Option<Segment> {
         let (outline, addresses) = (Outline::of(&segment), segment.address_groups() as u32);
+        let counts = SegmentCounts::of(&segment).filter(|_| !segment.has_guarded());
         if let Some(known) = self.all.get_mut(number) {
             self.outlines[number] = outline;
             self.addresses[number] = addresses;
+            self.counts[number] = counts;
             return Some(std::mem::replace(known, segment));
         }
         self.all.push(segment);
         self.outlines.push(outline);
         self.addresses.push(addresses);
+        self.counts.push(counts);
         None
     }
 }
