@@ -21,6 +21,8 @@ use crate::types::MachineConfig;
 const SETTING: &str = "--set";
 /// How advice about a number begins.
 const NUMBER: &str = "give a whole number";
+/// How advice about a size begins.
+const SIZE: &str = "give a size";
 /// The largest file: real ones have some kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How many files may extend one another.
@@ -185,12 +187,14 @@ impl DesignTables {
             let advice = format!("it is a table; give a key in it: {}", any_of(&keys));
             return InvalidValue::new(wrong.key, given, advice);
         }
-        if wrong.advice.starts_with(NUMBER)
-            && let Some(advice) = self.advice_on_number(tree, &wrong.key)
+        let is_count = wrong.advice.starts_with(NUMBER);
+        let number = given.trim_matches('"').parse::<i128>().ok();
+        let is_large = number.is_some_and(|number| number > 0);
+        if (is_count || wrong.advice.starts_with(SIZE))
+            && let Some(advice) = self.advice_on_number(tree, &wrong.key, is_large)
         {
-            let is_number = given.parse::<i128>().is_ok();
             let advice = match advice.strip_prefix("give at least ") {
-                Some(least) if !is_number => format!("{NUMBER} from {least}"),
+                Some(least) if is_count && number.is_none() => format!("{NUMBER} from {least}"),
                 _ => advice,
             };
             return InvalidValue { advice, ..wrong };
@@ -199,10 +203,15 @@ impl DesignTables {
     }
 
     /// The advice of the checks for a number outside the bounds that they set. `None` if they accept all
-    /// numbers that are tried: the least one and the greatest of each type.
-    fn advice_on_number(&self, tree: &Tree, key: &str) -> Option<String> {
+    /// numbers that are tried: the least one and the greatest of each type, which come first if the
+    /// given one `is_large`.
+    fn advice_on_number(&self, tree: &Tree, key: &str, is_large: bool) -> Option<String> {
         let (above, name) = key.rsplit_once('.')?;
-        [0, i64::from(u8::MAX), i64::from(u32::MAX), i64::MAX].into_iter().find_map(|number| {
+        let mut numbers = [0, i64::from(u8::MAX), i64::from(u32::MAX), i64::MAX];
+        if is_large {
+            numbers.reverse();
+        }
+        numbers.into_iter().find_map(|number| {
             let mut tables = tree.tables.clone();
             let mut table: &mut dyn TableLike = &mut tables;
             for part in above.split('.') {

@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::types::{PageSizes, Ways};
 
-const A_SIZE: &str = "a size such as 4096, \"64KiB\" or \"1.5GiB\"";
+/// The form alone, where no check of the key gives its bounds; these could exclude an example.
+const A_SIZE: &str = "a size in bytes, or in quotes with its unit: KiB, MiB, GiB or TiB";
 const A_PAGE_SIZE: &str =
     "a power of two from \"4KiB\" to \"1GiB\", such as \"4KiB\", \"64KiB\" or \"2MiB\"";
 const SOME_WAYS: &str = "a whole number from 1, or \"full\"";
@@ -116,7 +117,7 @@ pub mod replacement {
             }
             names
         };
-        let name = String::deserialize(from)?;
+        let name = String::deserialize(from).map_err(|_| D::Error::unknown_variant("", &NAMES))?;
         name.parse().map_err(|_| D::Error::unknown_variant(&name, &NAMES))
     }
 }

@@ -68,6 +68,9 @@ pub fn size(text: &str) -> Result<u64, Refused> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
+        "p" | "pb" | "pib" => 50,
+        // No `e`, which looks like an exponent.
+        "eb" | "eib" => 60,
         _ => return Err(BAD_SIZE),
     };
     number.times(1 << shift).ok_or(BAD_SIZE)
@@ -108,7 +111,7 @@ pub fn address(text: &str) -> Result<u64, Refused> {
 
 /// A size in the largest unit that holds it exactly.
 pub fn size_text(bytes: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let units = [(60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
     unit.map_or_else(|| bytes.to_string(), |(shift, name)| format!("{}{name}", bytes >> shift))
 }
@@ -132,6 +135,8 @@ mod tests {
         assert_eq!(size("4k"), Ok(4096));
         assert_eq!(size("1.5GiB"), Ok(3 << 29));
         assert_eq!(size("1_000"), Ok(1000));
+        assert_eq!(size("0.5PiB"), Ok(1 << 49));
+        assert_eq!(size("15EiB"), Ok(15 << 60));
         assert_eq!(count("1e9"), Ok(1_000_000_000));
         assert_eq!(count("1.5e1"), Ok(15));
         assert_eq!(count("10M"), Ok(10_000_000));
@@ -144,7 +149,9 @@ mod tests {
 
     #[test]
     fn malformed_values_are_refused() {
-        for text in ["", "MiB", "1.3B", "1e3", "-1", "4 potatoes", "99999999999999999999"] {
+        for text in
+            ["", "MiB", "1.3B", "1e3", "-1", "4 potatoes", "1e", "16EiB", "99999999999999999999"]
+        {
             assert!(size(text).is_err(), "{text}");
         }
         for text in ["", "1.5", "1e", "1e99", "-1", "1e-3", "ten", "1e9000000000000", "NaN"] {

@@ -47,7 +47,7 @@ fn advice_on_numbers_has_the_bounds_that_are_accepted() {
     );
     assert_eq!(
         advice("memory.bytes={}"),
-        "memory.bytes = {}: give a size such as 4096, \"64KiB\" or \"1.5GiB\""
+        "memory.bytes = {}: give a multiple of \"4KiB\" from \"4KiB\" to \"4TiB\""
     );
     assert_eq!(
         advice("page_table.levels=300"),
@@ -227,7 +227,7 @@ fn invalid_values_are_rejected() {
         ),
         (
             "memory.bytes=lots",
-            "memory.bytes = \"lots\": give a size such as 4096, \"64KiB\" or \"1.5GiB\"",
+            "memory.bytes = \"lots\": give a multiple of \"4KiB\" from \"4KiB\" to \"4TiB\"",
         ),
         (
             "memory.bytes=5TiB",
@@ -285,7 +285,23 @@ fn invalid_values_are_rejected() {
             "tlb.l2 = 7: it is a table; give a key in it: hit_latency_cycles, fill, main or 1g",
         ),
         ("tlb=7", "tlb = 7: it is a table; give a key in it: l1i, l1d or l2"),
+        (
+            "cache.line_bytes=many",
+            "cache.line_bytes = \"many\": give a power of two from 8 to 4096, such as 64",
+        ),
+        (
+            "tlb.l2.main.entries=99999999999999999999",
+            "tlb.l2.main.entries = \"99999999999999999999\": give at most 67108864",
+        ),
         ("name=7", "name = 7: give a text in quotes"),
+        (
+            "cache.l2.replacement=3",
+            "cache.l2.replacement = 3: give lru, tree-plru, random, fifo or srrip",
+        ),
+        (
+            "memory.bytes=1EiB",
+            "memory.bytes = \"1EiB\": give a multiple of \"4KiB\" from \"4KiB\" to \"4TiB\"",
+        ),
         ("core.count=2020-01-01", "core.count = \"2020-01-01\": give a whole number from 1 to 256"),
     ];
     for (setting, sentence) in cases {

@@ -10,7 +10,8 @@ use super::registry;
 use crate::config::resolve;
 
 /// Values of which some are invalid for nearly any setting.
-const PROBES: [&str; 7] = ["many", "0", "3", "5000000000000", "3KiB", "3MiB", "4TiB"];
+const PROBES: [&str; 8] =
+    ["many", "99999999999999999999", "0", "3", "5000000000000", "3KiB", "3MiB", "4TiB"];
 
 /// Gives a value to a setting. Returns the message if that is invalid.
 type Set = Box<dyn Fn(&str) -> Result<(), String>>;
@@ -53,7 +54,8 @@ fn allowed(key: &str, message: &str) -> Option<(String, Vec<String>)> {
     while let Some((start, end)) = advice.find('(').zip(advice.find(')')) {
         advice.replace_range(start..=end, "");
     }
-    if ["a size such as", "a text in quotes", "more than"].iter().any(|no| advice.starts_with(no)) {
+    if ["a size in bytes,", "a text in quotes", "more than"].iter().any(|no| advice.starts_with(no))
+    {
         return None;
     }
     let words = advice.split([' ', ',', '"']).filter(|word| !["", "or"].contains(word));
