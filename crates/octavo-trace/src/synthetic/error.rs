@@ -1,6 +1,6 @@
 //! Errors of descriptions, a sentence each.
 
-use octavo_types::spelling::{hint, quoted};
+use octavo_types::spelling::{any_of, hint, quoted};
 
 /// A description that names no synthetic trace: one sentence that names the parameter, what is
 /// allowed, and what was probably meant.
@@ -15,6 +15,9 @@ impl SpecError {
 
     /// `word` is none of `allowed`.
     pub(super) fn unknown(what: &str, word: &str, allowed: &[&str]) -> Self {
+        if word.is_empty() {
+            return SpecError(format!("{what} is empty: give {}", any_of(allowed)));
+        }
         let list = allowed.join(", ");
         let hint = hint(word, allowed);
         SpecError(format!("{what} `{}` is none of {list}{hint}", quoted(word)))

@@ -269,6 +269,10 @@ fn mistakes_get_one_sentence() {
         "the kind `gusp` is none of uniform, zipf, strided, sequential, pointer-chase, gups, rows, \
          columns; did you mean `gups`?"
     );
+    let empty = "the kind is empty: give uniform, zipf, strided, sequential, pointer-chase, gups, \
+                 rows or columns";
+    assert_eq!(wrong("synth:"), empty);
+    assert_eq!(wrong("synth:?table=1MiB"), empty);
     assert!(wrong("synth:gups?tabel=1").ends_with("did you mean `table`?"));
     assert!(
         wrong("synth:gups?tabel=1").starts_with("among the parameters of gups, `tabel` is none of")
