@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.base.files import NewFile
 from octavo.base.table import Grid
-from octavo.base.units import format_bytes, format_count, format_share
+from octavo.base.units import counted, format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
     from octavo._core import SnapshotSummary
@@ -87,9 +87,9 @@ def facts(summary: SnapshotSummary) -> list[str]:
         sentences.append(f"2 MiB regions that Linux keeps for what may be moved: {share}.")
     process = summary["process"]
     if process is not None:
-        pages = format_count(process["resident_frames"])
+        pages = counted(process["resident_frames"], "page")
         sentences.append(
-            f"Process {process['pid']} ({process['name']}): {pages} pages of 4 KiB in memory."
+            f"Process {process['pid']} ({process['name']}): {pages} of 4 KiB in memory."
         )
     sentences += [f"Missing: {sentence}." for sentence in summary["missing"]]
     return sentences

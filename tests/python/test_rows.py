@@ -210,7 +210,8 @@ def test_partial_results_have_a_reason(finish: Callable[..., RunResult]) -> None
     interrupted = finish(result(ended=killed(2)), interrupted_by=2)
     assert interrupted.status == 130
     assert interrupted.partial
-    assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 process(es)")
+    assert finish(result(untraced=1)).manifest["partial_reason"].startswith("1 process ran")
+    assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 processes ran")
 
 
 def test_a_signal_after_the_counted_part_leaves_the_result_whole(
@@ -221,7 +222,7 @@ def test_a_signal_after_the_counted_part_leaves_the_result_whole(
     interrupted = finish(result(ended=killed(2)), interrupted_by=2, was_closed=True)
     assert (interrupted.partial, interrupted.status) == (False, 130)
     untraced = finish(result(ended=killed(15), untraced=2), was_closed=True)
-    assert untraced.manifest["partial_reason"].startswith("2 process(es)")
+    assert untraced.manifest["partial_reason"].startswith("2 processes ran")
 
 
 def test_text_and_shared_memory_count_once_over_processes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from called import invoke as octavo
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
 from octavo.base.table import Grid
@@ -25,6 +27,7 @@ from octavo.base.text import (
 )
 from octavo.report import page
 from octavo.terminal.console import say, show_grid
+from traces_made import write_csv
 
 HOSTILE = "a\x1b[2J\x07b"
 SHOWN = r"a\x1b[2J\x07b"
@@ -131,3 +134,32 @@ def test_words_survive_a_shell_on_one_line(word: str) -> None:
     assert printable(line) == line
     printed = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True).stdout
     assert printed == os.fsencode(word)
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (0, "page", "0 pages"),
+        (1, "page", "1 page"),
+        (1, "process", "1 process"),
+        (2, "process", "2 processes"),
+        (12_345_678, "reference", "12.3 M references"),
+    ],
+)
+def test_a_count_has_its_noun_in_the_right_number(number: int, noun: str, text: str) -> None:
+    assert units.counted(number, noun) == text
+
+
+def test_one_reference_is_no_plural(tmp_path: Path) -> None:
+    one = write_csv(tmp_path / "one.csv", [("fetch", 0x40_0000, 3)])
+    said = [
+        octavo("info", one).output,
+        octavo("check", one).output,
+        octavo("convert", one, str(tmp_path / "one.oct")).output,
+        octavo("run", one).output,
+        octavo("curves", one).output,
+        octavo("sim", one).output,
+    ]
+    assert "1 reference, 1 instruction, 1 process image." in said[1]
+    for text in said:
+        assert not re.search(r"\b1 (references|instructions|processes|page walks)\b", text)

@@ -220,6 +220,7 @@ impl fmt::Display for MapSource {
 impl fmt::Display for WindowPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.instructions, self.milliseconds) {
+            (Some(1), _) => write!(f, " after 1 instruction"),
             (Some(instructions), _) => write!(f, " after {instructions} instructions"),
             (None, Some(milliseconds)) => write!(f, " after {milliseconds} ms"),
             (None, None) => Ok(()),

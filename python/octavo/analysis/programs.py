@@ -8,8 +8,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from octavo.analysis.rows import Row, exec_chains, rows_together
-from octavo.base.text import short_path
-from octavo.base.units import format_count
+from octavo.base.text import plural, short_path
+from octavo.base.units import counted
 from octavo.hardware.tlb_levels import Machine
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def process_names(processes: Sequence[Any], programs: Sequence[Program] = ()) ->
     for program in programs:
         path, images = program["program"], len(program["processes"])
         count = len({chains.get(image, image) for image in program["processes"]})
-        several = f"{count} process{'es' if count > 1 else ''}"
+        several = f"{count} {plural(count, 'process')}"
         names[path] = f"{short[path]} ({several}{f', {images} images' if count < images else ''})"
     return names
 
@@ -121,7 +121,7 @@ def work_in_words(
     more: Iterable[str] = (),
 ) -> str:
     """The amount of work counted, the `rates` and `more` given, and the time taken."""
-    amount = format_count(instructions) if instructions else "no"
-    counted = (f"{format_count(references)} references", f"{amount} instructions", *rates)
+    executed = counted(instructions, "instruction") if instructions else "no instructions"
+    amounts = (counted(references, "reference"), executed, *rates)
     time = f"{manifest['elapsed_seconds']:.1f} s"
-    return ", ".join([*counted, *several_processes(manifest), *more, time])
+    return ", ".join([*amounts, *several_processes(manifest), *more, time])

@@ -28,7 +28,14 @@ from octavo.analysis.rows import CORE_CACHE, FAULTS, Row, memory_by_size, stream
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.text import capitalised
-from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki, format_share
+from octavo.base.units import (
+    BASE_PAGE,
+    counted,
+    format_bytes,
+    format_count,
+    format_mpki,
+    format_share,
+)
 from octavo.hardware.tlb_levels import Machine
 
 _WALKS_A_FAULT = 100
@@ -201,10 +208,10 @@ def _sentence(
             return f"{subject}: keep 4 KiB. No gain expected: no page walks."
         if found.expected >= limits.min_gain:
             faults = _saved_faults(case, judged)
-            also = f" and {format_count(faults)} page faults" if faults > 0 else ""
+            also = f" and {counted(faults, 'page fault')}" if faults > 0 else ""
             return (
                 f"{subject}: keep 4 KiB. No gain expected: {format_bytes(judged)} pages would save "
-                f"{format_count(_saved_walks(case, judged))} page walks{also} in all, and "
+                f"{counted(_saved_walks(case, judged), 'page walk')}{also} in all, and "
                 f"fewer than {format_count(limits.negligible_misses)} are not a reason to change "
                 "anything."
             )

@@ -9,7 +9,8 @@ from octavo.applying.collapse import ENDED, Work
 from octavo.applying.running import ProcessReport, memory_in_huge_pages
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.table import Grid
-from octavo.base.units import NOT_AVAILABLE, format_bytes
+from octavo.base.text import plural
+from octavo.base.units import NOT_AVAILABLE, counted, format_bytes
 
 _SHOWN_REGIONS = 8
 UNDO = (
@@ -43,7 +44,8 @@ def headline(report: ProcessReport, *, dry_run: bool) -> str:
 def family_headline(reports: Sequence[ProcessReport], *, dry_run: bool) -> str:
     """The result for several processes, or the plan of a dry run, in one sentence."""
     pages = sum(report.planned if dry_run else report.made for report in reports)
-    return f"{len(reports)} processes: {_pages(pages)} {'would be made' if dry_run else 'made'}."
+    made = "would be made" if dry_run else "made"
+    return f"{counted(len(reports), 'process')}: {_pages(pages)} {made}."
 
 
 def ranges_left_alone(reports: Sequence[ProcessReport]) -> list[str]:
@@ -104,8 +106,8 @@ def _name(work: Work) -> str:
 
 
 def _pages(count: int) -> str:
-    return "1 page" if count == 1 else f"{count} pages"
+    return f"{count} {plural(count, 'page')}"
 
 
 def _ranges(count: int) -> str:
-    return "1 range of 2 MiB" if count == 1 else f"{count} ranges of 2 MiB"
+    return f"{count} {plural(count, 'range')} of 2 MiB"

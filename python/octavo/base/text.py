@@ -78,9 +78,10 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def plural(count: int, noun: str) -> str:
-    """The noun, with an `s` unless the count is 1: `simulation` or `simulations`."""
-    return noun if count == 1 else f"{noun}s"
+def plural(count: float, noun: str) -> str:
+    """The noun in its form for the count: `run` or `runs`, `process` or `processes`."""
+    ending = "es" if noun.endswith("s") else "s"
+    return noun if count == 1 else f"{noun}{ending}"
 
 
 def capitalised(text: str) -> str:

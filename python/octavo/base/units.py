@@ -11,7 +11,7 @@ from math import inf, log2, nan
 
 from octavo._core import MAX_LINE_BYTES, MIN_LINE_BYTES, parse_page_size
 from octavo.base.errors import UsageError
-from octavo.base.text import quoted
+from octavo.base.text import plural, quoted
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -166,6 +166,11 @@ def format_count(number: float) -> str:
         if number >= unit:
             return f"{_three_digits(number / unit)} {name}"
     return f"{_three_digits(number / 1000)} k"
+
+
+def counted(number: float, noun: str) -> str:
+    """`1 page`, `2 pages`, `1.23 M pages`."""
+    return f"{format_count(number)} {plural(number, noun)}"
 
 
 def format_mpki(mpki: float | None) -> str:

@@ -109,7 +109,7 @@ def measure(
         if interrupted_by is not None:
             raise Interrupted(interrupted_by, "before enough was measured; nothing is kept")
         raise CannotRun(
-            f"only {samples['rounds']} rounds were measured; {_LEAST_ROUNDS} are needed."
+            f"rounds that were measured: {samples['rounds']}; {_LEAST_ROUNDS} are needed."
         )
     return evaluate(samples, host=describe(), interrupted_by=interrupted_by)
 

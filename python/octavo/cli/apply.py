@@ -12,7 +12,7 @@ from octavo.analysis.stored_result import other_program
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import failing_with
 from octavo.base.signals import Interruption, Interrupts
-from octavo.base.text import printable, quoted
+from octavo.base.text import plural, printable, quoted
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.groups import command, flag, option
@@ -271,7 +271,10 @@ def _apply_to_process(
         number = interruption.number
     if watcher is not None and not quiet:
         how = "the process has ended" if number is None else "interrupted"
-        say(make_console(), f"The watch made {watcher.made} pages of 2 MiB; {how}.")
+        say(
+            make_console(),
+            f"The watch made {watcher.made} {plural(watcher.made, 'page')} of 2 MiB; {how}.",
+        )
     shown.write_json(lambda: _document(pid, order, reports, watcher))
     if number is not None:
         raise typer.Exit(128 + number)
@@ -301,7 +304,7 @@ def _show(console: Console, reports: list[ProcessReport], order: Order) -> None:
         show_grid(console, regions_grid(report, dry_run=order.dry_run))
     hidden = len(reports) - _SHOWN_PROCESSES
     if hidden > 0:
-        say(console, f"and {hidden} more processes; --json has all.", "dim")
+        say(console, f"and {hidden} more {plural(hidden, 'process')}; --json has all.", "dim")
     if not is_detailed:
         say(console, family_headline(reports, dry_run=order.dry_run), "bold")
         for sentence in ranges_left_alone(reports):

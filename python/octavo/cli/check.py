@@ -8,7 +8,8 @@ from rich.console import Console
 from octavo._core import start_check
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
-from octavo.base.units import format_count
+from octavo.base.text import plural
+from octavo.base.units import counted, format_count
 from octavo.cli import options
 from octavo.cli.groups import command
 from octavo.cli.guard import guarded
@@ -69,11 +70,11 @@ def _show(console: Console, trace: str, found: "Checked") -> None:
         say(console, "The trace records no mappings, so references were not checked against any.")
     if found["fault"] is None:
         number = sum(found["counts"].values())
-        verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "nothing is wrong"
+        verdict = f"{number} {plural(number, 'finding')}" if number else "nothing is wrong"
         say(
             console,
-            f"{trace}: {verdict}; {format_count(found['references'])} references, "
-            f"{format_count(found['instructions'])} instructions, {found['streams']} "
-            f"process{'es' if found['streams'] != 1 else ''}.",
+            f"{trace}: {verdict}; {counted(found['references'], 'reference')}, "
+            f"{counted(found['instructions'], 'instruction')}, "
+            f"{counted(found['streams'], 'process image')}.",
             "bold",
         )

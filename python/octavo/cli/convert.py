@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from octavo.base import units
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.units import format_bytes, format_count
+from octavo.base.units import counted, format_bytes
 from octavo.cli import options
 from octavo.cli.groups import argument, command, flag, option, optional
 from octavo.cli.guard import guarded
@@ -130,6 +130,6 @@ def _headline(source: str, target: str, done: Conversion) -> str:
         size = f"{format_bytes(counts['bytes'])}, {each:.3f} bytes per reference, "
     return (
         f"{source} ({counts['facts']['format']}) to {where} ({done.format}): "
-        f"{format_count(counts['references'])} references, "
-        f"{format_count(counts['instructions'])} instructions, {size}{done.elapsed_seconds:.1f} s"
+        f"{counted(counts['references'], 'reference')}, "
+        f"{counted(counts['instructions'], 'instruction')}, {size}{done.elapsed_seconds:.1f} s"
     )

@@ -10,7 +10,7 @@ import typer
 
 from octavo.base.errors import UsageError, choose
 from octavo.base.files import STANDARD_OUTPUT, JsonFile
-from octavo.base.units import format_bytes, format_count
+from octavo.base.units import counted, format_bytes
 from octavo.cli import options
 from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
@@ -106,8 +106,8 @@ def _status_text(status: dict[str, Any]) -> str:
     elif not status["counting"]:
         state = "not counting"
     parts = [
-        f"{format_count(status['references'])} references",
-        f"{format_count(status['instructions'])} instructions",
+        counted(status["references"], "reference"),
+        counted(status["instructions"], "instruction"),
         f"{status['elapsed_seconds']:.1f} s",
     ]
     if status["resident_bytes"]:

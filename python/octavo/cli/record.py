@@ -3,7 +3,7 @@
 import typer
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.units import format_bytes, format_count
+from octavo.base.units import counted, format_bytes
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.groups import command, option
@@ -67,10 +67,10 @@ def record(
 
 
 def _headline(done: RecordedTrace) -> str:
-    processes = "1 process" if done.processes == 1 else f"{done.processes} processes"
+    processes = counted(done.processes, "process")
     return (
-        f"{done.path}: {format_count(done.references)} references, "
-        f"{format_count(done.instructions)} instructions, {processes}, "
+        f"{done.path}: {counted(done.references, 'reference')}, "
+        f"{counted(done.instructions, 'instruction')}, {processes}, "
         f"{format_bytes(done.bytes)}, {done.bytes_per_reference:.3f} bytes per reference, "
         f"{done.elapsed_seconds:.1f} s"
     )

@@ -183,7 +183,7 @@ def _query(file: str, sql: str, write: Any, output: Any) -> None:
             )
         if len(answer) > _SHOWN_ROWS and not output.quiet:
             more = len(answer) - _SHOWN_ROWS
-            say(make_console(), f"and {more:,} more rows; --json has all.", "dim")
+            say(make_console(), f"and {more:,} more {plural(more, 'row')}; --json has all.", "dim")
 
 
 def _diff(file: str, other: str, write: Any, output: Any) -> None:

@@ -19,7 +19,14 @@ from octavo.analysis.gain import LEAST_SHOWN, Gain
 from octavo.analysis.rows import family_of
 from octavo.base.huge_pages import MIN_FILL_OPTION, PMD_PAGE
 from octavo.base.text import shell_line
-from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_duration, format_share
+from octavo.base.units import (
+    BASE_PAGE,
+    counted,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_share,
+)
 
 Record = dict[str, Any]
 
@@ -343,8 +350,8 @@ def _keep(
         item.get("page_faults_base") for item in whole
     )
     if walks < limits.negligible_misses and not by_faults:
-        number = f"only {format_count(walks)}" if walks else "no"
-        text += f", which has {number} page walks here"
+        number = f"only {counted(walks, 'page walk')}" if walks else "no page walks"
+        text += f", which has {number} here"
     elif not whole:
         text = f"Which page size? {_not_measured(machine, machine_sizes)}"
     elif any(_saves_few_walks(item, limits) for item in whole):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
 from octavo.base.errors import UsageError, check_range, choose
+from octavo.base.text import plural
 from octavo.base.toml import toml_value
 from octavo.hardware.machines import Setting, check_texts, named_machine, setting_texts
 from octavo.simulation.execution_time import Measured, read_measured
@@ -127,7 +128,7 @@ class SimConfiguration(SharedScope):
         if not self.warm_up_instructions:
             return super().uncounted
         before = self.skip_instructions + self.warm_up_instructions
-        return f"{before:,} instructions to skip and to warm up with"
+        return f"{before:,} {plural(before, 'instruction')} to skip and to warm up with"
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -150,9 +151,8 @@ class SimConfiguration(SharedScope):
     def notes(self) -> list[str]:
         """The assumptions and limits of the model, a sentence each."""
         warm = (
-            f"The first {self.warm_up_instructions} instructions of "
-            f"{'each process image' if self.processes == 'apart' else 'all of them together'} are "
-            "simulated and not counted"
+            f"Instructions simulated first and not counted: {self.warm_up_instructions} of "
+            f"{'each process image' if self.processes == 'apart' else 'all of them together'}"
             f"{', and no core executes them' if self.fast_forward else ''}."
         )
         return [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from octavo.base.errors import nearest
 from octavo.base.metrics import rated_instructions
-from octavo.base.text import quoted
+from octavo.base.text import plural, quoted
 from octavo.simulation.counter_meanings import is_documented
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Simulated:
     """Whether summed cycles have the lower bound of walk cycles in place of their sum."""
 
     def __repr__(self) -> str:
-        size = f"{self.references:,} references, {len(self.counts)} counters"
+        references = f"{self.references:,} {plural(self.references, 'reference')}"
+        size = f"{references}, {len(self.counts)} {plural(len(self.counts), 'counter')}"
         return f"<Simulated {self.design}: {size}{', stopped' if self.stopped else ''}>"
 
     @property

@@ -11,7 +11,14 @@ from pathlib import Path
 from octavo.analysis.programs import work_in_words
 from octavo.base.table import Grid
 from octavo.base.text import short_path
-from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
+from octavo.base.units import (
+    counted,
+    format_bytes,
+    format_count,
+    format_cpi,
+    format_mpki,
+    format_share,
+)
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import OUT_OF_ORDER
 from octavo.simulation.execution_time import BASE, HUGE, MEASURED_SOURCE, ExecutionTime
@@ -47,7 +54,7 @@ class _Measure:
 def headline(result: SimResult) -> str:
     """The amount of work simulated and the time taken."""
     warm = result.configuration.warm_up_instructions
-    after = [f"after {format_count(warm)} instructions of warm-up"] if warm else []
+    after = [f"after {counted(warm, 'instruction')} of warm-up"] if warm else []
     return work_in_words(result.manifest, *result.work.values(), more=after)
 
 

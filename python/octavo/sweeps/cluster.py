@@ -13,6 +13,7 @@ from typing import Any
 
 import octavo._core as _core
 from octavo.base.errors import CannotRun, UsageError
+from octavo.base.text import plural
 from octavo.sweeps.local import Answer, never
 from octavo.sweeps.tasks import Failed, Finished, Task
 from octavo.sweeps.worker import answer
@@ -49,7 +50,8 @@ class RayWorkers:
     def describe(self) -> str:
         """The processors and nodes, as part of a sentence."""
         nodes = sum(node["Alive"] for node in self._ray.nodes())
-        return f"{self.count} processors of {nodes} Ray node{'s' if nodes > 1 else ''}"
+        workers = f"{self.count} {plural(self.count, 'processor')}"
+        return f"{workers} of {nodes} Ray {plural(nodes, 'node')}"
 
     def run(self, tasks: Sequence[Task], interrupts: Callable[[], int] = never) -> Iterator[Answer]:
         """The answers to the tasks, as they arrive. The end of the iteration, or a signal, cancels

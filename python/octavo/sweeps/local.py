@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from octavo.base.text import plural
 from octavo.sweeps.tasks import Failed, Finished, Task, Underway
 
 MOST_ATTEMPTS = 3
@@ -62,7 +63,7 @@ class LocalWorkers:
 
     def describe(self) -> str:
         """The number of processes, as part of a sentence."""
-        return f"{self.count} process{'es' if self.count > 1 else ''} of this machine"
+        return f"{self.count} {plural(self.count, 'process')} of this machine"
 
     def run(
         self, tasks: Sequence[Task], interrupts: Callable[[], int] = never

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.analysis.programs import short_names
 from octavo.base.progress import Kind, NotebookLine, OnProgress, is_notebook
 from octavo.base.text import printable
-from octavo.base.units import format_bytes, format_count, format_duration
+from octavo.base.units import counted, format_bytes, format_count, format_duration
 from octavo.terminal.console import make_console, say
 from octavo.tracing.manifest import signal_name
 
@@ -112,9 +112,9 @@ def _spent(progress: Progress | JobProgress, references_per_second: float) -> st
     if not progress["references"]:
         return elapsed
     return (
-        f"{format_count(progress['references'])} references "
+        f"{counted(progress['references'], 'reference')} "
         f"({format_count(references_per_second)}/s), "
-        f"{format_count(progress['instructions'])} instructions, {elapsed}"
+        f"{counted(progress['instructions'], 'instruction')}, {elapsed}"
     )
 
 

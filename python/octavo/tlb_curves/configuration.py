@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, Analysis
 from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
-from octavo.base.text import quoted
+from octavo.base.text import plural, quoted
 from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes, with_base
 from octavo.hardware.preset_files import preset_names
 from octavo.hardware.tlb_presets import TlbMachine, load_tlb_presets
@@ -190,9 +190,10 @@ class CurvesConfiguration(SharedScope):
             yield "The kernel's own references are not seen."
         else:
             yield KERNEL_NOTE
-        if self.flush_every_instructions is not None:
+        every = self.flush_every_instructions
+        if every is not None:
             yield (
-                f"TLBs are emptied every {self.flush_every_instructions} instructions; misses "
+                f"TLBs are emptied every {every} {plural(every, 'instruction')}; misses "
                 "that follow from it are capacity misses where they are classified."
             )
 

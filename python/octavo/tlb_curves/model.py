@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.metrics import rated_instructions
+from octavo.base.text import plural
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
 from octavo.tlb_curves.caches import Caches, read_caches, sum_caches
 from octavo.tlb_curves.classes import MissClasses, read_classes, sum_classes
@@ -101,7 +102,9 @@ class StreamCurves:
 
     def __repr__(self) -> str:
         sizes = len(self.stack or self.sampled or ())
-        return f"<StreamCurves {self.stream}: {self.references:,} references, {sizes} page sizes>"
+        references = f"{self.references:,} {plural(self.references, 'reference')}"
+        page_sizes = f"{sizes} {plural(sizes, 'page size')}"
+        return f"<StreamCurves {self.stream}: {references}, {page_sizes}>"
 
     @property
     def rated_instructions(self) -> int:

@@ -11,6 +11,7 @@ from octavo.base.table import Grid
 from octavo.base.text import short_path
 from octavo.base.units import (
     BASE_PAGE,
+    counted,
     format_bytes,
     format_count,
     format_cpi,
@@ -55,14 +56,14 @@ def _sharing(result: CurvesResult) -> Iterator[str]:
     """Processes and threads with TLBs, where this is not the default."""
     configuration = result.configuration
     if result.is_shared:
-        quantum = f"quantum of {format_count(configuration.quantum_instructions)} instructions"
+        quantum = f"quantum of {counted(configuration.quantum_instructions, 'instruction')}"
         flushed = ", flushed at each" if configuration.processes == "flush" else ", tagged"
         yield f"{quantum}{flushed}"
     if configuration.threads == "private":
-        yield f"{sum(len(threads) for threads in result.by_thread)} threads with TLBs of their own"
+        threads = sum(len(threads) for threads in result.by_thread)
+        yield f"{counted(threads, 'thread')} with private TLBs"
     if configuration.flush_every_instructions is not None:
-        every = format_count(configuration.flush_every_instructions)
-        yield f"flushed every {every} instructions"
+        yield f"flushed every {counted(configuration.flush_every_instructions, 'instruction')}"
 
 
 def grids(result: CurvesResult) -> Iterator[Grid]:
@@ -128,7 +129,7 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
     ]
     title = f"{STREAM_NAMES[stream]}: {unit}"
     if window is not None:
-        title += f"; working set over {format_count(window)} references"
+        title += f"; working set over {counted(window, 'reference')}"
         if len(result.by_process) > 1 and not result.is_shared:
             main = result.counted["processes"][result.main]
             title += f" (process {main['stream']}, {short_path(Path(main['program']).name)})"
@@ -327,7 +328,7 @@ def _policy_grid(result: CurvesResult) -> Grid:
     window = result.configuration.two_sizes[0].window_refs if body else 0
     title = (
         f"Two page sizes, large while the threshold of blocks was referenced in the last "
-        f"{format_count(window)} references"
+        f"{counted(window, 'reference')}"
     )
     return Grid(title, head, tuple(body), left_columns=2)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
-from octavo.base.text import quoted
-from octavo.base.units import format_bytes, format_count, format_mpki
+from octavo.base.text import plural, quoted
+from octavo.base.units import counted, format_bytes, format_count, format_mpki
 
 DEFAULT_WINDOW_INSTRUCTIONS = 1_000_000
 
@@ -70,10 +70,10 @@ def sentences_on(statement: dict[str, Any]) -> list[str]:
         return []
     stream = max(shrunk, key=lambda stream: stream["instructions"])
     windows = stream["windows"]
-    of_windows = f"{windows} window{'' if windows == 1 else 's'}"
+    of_windows = f"{windows} {plural(windows, 'window')}"
     lines = [
         f"Kept {100 * stream['kept_instructions'] / stream['instructions']:.3g}% of "
-        f"{format_count(stream['instructions'])} instructions"
+        f"{counted(stream['instructions'], 'instruction')}"
         + (f" of process {stream['stream']}" if len(shrunk) > 1 else "")
         + f", {of_windows} of {format_count(statement['window_instructions'])}."
     ]

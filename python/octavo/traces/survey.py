@@ -13,7 +13,7 @@ from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
 from octavo.base.table import Shown
 from octavo.base.text import capitalised
-from octavo.base.units import format_count
+from octavo.base.units import counted
 from octavo.traces.by_name import STANDARD_STREAM, open_trace, overview_of, parse_manifest
 from octavo.traces.sampling import sentences_on
 
@@ -35,9 +35,9 @@ class TraceInfo(Shown):
         """The trace, its format, and the amount of references and instructions."""
         return (
             f"{self.record['trace']}: {self.record['format']}, "
-            f"{format_count(self.record['references'])} references, "
-            f"{format_count(self.record['instructions'])} instructions, "
-            f"{len(self.processes)} process{'' if len(self.processes) == 1 else 'es'}"
+            f"{counted(self.record['references'], 'reference')}, "
+            f"{counted(self.record['instructions'], 'instruction')}, "
+            f"{counted(len(self.processes), 'process')}"
         )
 
     def document(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from octavo.base.errors import FAILED
 from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
 from octavo.base.table import Tabular
-from octavo.base.text import short_path
+from octavo.base.text import plural, short_path
 from octavo.tracing.phase import part_text
 from octavo.tracing.scope import Scope
 from octavo.tracing.valgrind import (
@@ -118,8 +118,9 @@ def partial_reason(
     if ended["reason"] == "limit" and by_request:
         return _untraced_reason(untraced, ended["diagnostics"]) if untraced else None
     if ended["reason"] == "limit":
-        counted = sum(process["instructions"] for process in processes)
-        return f"stopped by --max-instructions after {counted:,} counted instructions"
+        number = sum(process["instructions"] for process in processes)
+        counted = f"{number:,} counted {plural(number, 'instruction')}"
+        return f"stopped by --max-instructions after {counted}"
     if ended["reason"] == "interrupted":
         return "interrupted"
     if ended["reason"] == "tracer-failed":
@@ -136,8 +137,8 @@ def partial_reason(
         death = seccomp_death(ended["diagnostics"])
         why = f": {death}" if death else ""
         return (
-            f"{len(lost)} process(es) ended without the tracer's last record, the first was "
-            f"{lost[0]}{why}"
+            f"{len(lost)} {plural(len(lost), 'process')} ended without the tracer's last record, "
+            f"the first was {lost[0]}{why}"
         )
     if untraced:
         return _untraced_reason(untraced, ended["diagnostics"])
@@ -200,10 +201,11 @@ def _part(manifest: dict[str, Any]) -> str | None:
 
 def _untraced_reason(untraced: int, diagnostics: str) -> str:
     first = untraced_program(diagnostics)
+    ran = f"{untraced} {plural(untraced, 'process')} ran untraced"
     if first is None:
-        return f"{untraced} process(es) ran untraced, for lack of a free ring"
+        return f"{ran}, for lack of a free ring"
     program, why = first
-    return f"{untraced} process(es) ran untraced, the first was {program}: {why}"
+    return f"{ran}, the first was {program}: {why}"
 
 
 def _warnings(processes: Sequence[ProcessCounts]) -> list[str]:
@@ -213,12 +215,14 @@ def _warnings(processes: Sequence[ProcessCounts]) -> list[str]:
     references = sum(process["references"] for process in processes)
     if instructions and not rated_instructions(instructions, references):
         found.append(
-            f"{references} references were counted and only {instructions} instructions: too few "
-            "to be those that made them, so numbers per instruction are n/a."
+            f"{references} references were counted and only {instructions} "
+            f"{plural(instructions, 'instruction')}: too few to be those that made them, so "
+            "numbers per instruction are n/a."
         )
     folded = [process for process in processes if process["folded_references"]]
     if folded:
         count = sum(process["folded_references"] for process in folded)
+        verb = "was" if count == 1 else "were"
         first, bits = folded[0]["first_folded_address"], folded[0]["address_bits"]
         wider = (
             " (page_table.levels=5 makes them 57)"
@@ -226,9 +230,9 @@ def _warnings(processes: Sequence[ProcessCounts]) -> list[str]:
             else ""
         )
         found.append(
-            f"{count} references, the first at {first:#x}, were not at canonical addresses of "
-            f"{bits} bits{wider}: the bits above were replaced by copies of bit {bits - 1}, and "
-            "those past the end of the address space moved to end there."
+            f"{count} {plural(count, 'reference')}, the first at {first:#x}, {verb} not at "
+            f"canonical addresses of {bits} bits{wider}: the bits above were replaced by copies of "
+            f"bit {bits - 1}, and those past the end of the address space moved to end there."
         )
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.base.errors import UsageError
-from octavo.base.text import quoted
+from octavo.base.text import plural, quoted
 from octavo.base.units import count, duration, format_duration
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def part_text(options: Mapping[str, Any], end: str) -> str | None:
     elif skipped:
         start = f"instruction {skipped:,}"
     if end == "limit" and phase["ends_by_instructions"]:
-        length = f"for {options['max_instructions']:,} instructions (--duration)"
+        most = options["max_instructions"]
+        length = f"for {most:,} {plural(most, 'instruction')} (--duration)"
     elif end == "limit" and phase["duration_seconds"] is not None:
         length = f"for {format_duration(phase['duration_seconds'])} (--duration)"
     if not start and not length:

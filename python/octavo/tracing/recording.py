@@ -20,7 +20,7 @@ from octavo.base.host import describe_host, versions
 from octavo.base.progress import watched
 from octavo.base.table import Shown
 from octavo.base.text import unicode_document
-from octavo.base.units import format_bytes, format_count
+from octavo.base.units import counted, format_bytes
 from octavo.traces.by_name import check_name_to_record
 from octavo.tracing.manifest import exit_status, partial_reason
 from octavo.tracing.phase import Timer
@@ -63,8 +63,8 @@ class RecordedTrace(Shown):
     def headline(self) -> str:
         """The file, and the amount of references and instructions."""
         return (
-            f"{self.path}: {format_count(self.references)} references, "
-            f"{format_count(self.instructions)} instructions, {format_bytes(self.bytes)}"
+            f"{self.path}: {counted(self.references, 'reference')}, "
+            f"{counted(self.instructions, 'instruction')}, {format_bytes(self.bytes)}"
         )
 
     def document(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from octavo.base.errors import TRILLION, UsageError, check_range, choose
+from octavo.base.text import plural
 from octavo.tracing.phase import Phase, region_of_interest
 from octavo.tracing.windows import Windows, resolve_windows
 
@@ -68,7 +69,7 @@ class Scope:
         if self.phase is not None and self.phase.uncounted is not None:
             return self.phase.uncounted
         skipped = self.skip_instructions
-        return f"{skipped:,} instructions to skip" if skipped else None
+        return f"{skipped:,} {plural(skipped, 'instruction')} to skip" if skipped else None
 
     def why_nothing(self, otherwise: str) -> str:
         """The reason why no reference was counted; `otherwise` if the scope gives none."""
@@ -231,6 +232,6 @@ def time_slicing_note(scope: SharedScope, cores: int = 1) -> str:
     later = "" if first == quantum else f" after a first turn of {first} each"
     how = "share a core round robin" if cores == 1 else "run one at a time, round robin"
     return (
-        f"Processes {how}, with a quantum of {quantum} instructions{later}; waiting is not "
-        "modelled."
+        f"Processes {how}, with a quantum of {quantum} {plural(quantum, 'instruction')}{later}; "
+        "waiting is not modelled."
     )

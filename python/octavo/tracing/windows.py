@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from octavo._core import interval_of_rate
 from octavo.base.errors import UsageError
-from octavo.base.text import quoted
+from octavo.base.text import plural, quoted
 from octavo.base.units import format_bytes, format_count, format_mpki
 from octavo.tracing.phase import read_span
 
@@ -154,7 +154,7 @@ def windows_warning(found: dict[str, Any]) -> str:
     number, executed = found["windows"], found["executed_instructions"]
     whole = "" if executed is None else f" of {format_count(executed)}"
     text = (
-        f"WINDOWS: {number} window{'s' if number != 1 else ''} of the execution "
+        f"WINDOWS: {number} {plural(number, 'window')} of the execution "
         f"{'were' if number != 1 else 'was'} traced, "
     )
     counted = f"{format_count(found['instructions'])}{whole} instructions"
