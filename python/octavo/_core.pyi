@@ -1304,6 +1304,7 @@ class RecordedStream(TypedDict):
     stream: int
     program: str
     pid: int
+    began_by: Literal["start", "fork", "exec"]
     ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt"]
     exit_code: int | None
     instructions: int

@@ -27,7 +27,7 @@ from octavo.base.units import byte_size
 from octavo.snapshot import take_snapshot
 from octavo.terminal.live import recording_text, trace_text
 from octavo.traces.by_name import format_to_write, names_a_trace, open_trace
-from octavo.traces.survey import survey_trace
+from octavo.traces.survey import process_count, survey_trace
 from traces_made import SOME, Reference, convert, read, write_csv
 
 
@@ -166,6 +166,11 @@ def test_byte_sizes(text: str, size: int) -> None:
 def test_invalid_byte_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         byte_size(text)
+
+
+def test_an_exec_does_not_begin_another_process() -> None:
+    begun = ("start", "exec", "fork", "exec", "exec", "start")
+    assert process_count({"began_by": began_by} for began_by in begun) == 3
 
 
 # --- reading and writing -----------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_a_recording_keeps_the_programs_manners(tmp_path: Path):
     )
     assert (ended.status, ended.stdout) == (7, b"said\n")
     assert b"oops\n" in ended.stderr
-    assert b"2 processes" in ended.stderr or b"3 processes" in ended.stderr
+    assert b", 2 processes, " in ended.stderr
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["bytes"] == trace.stat().st_size
     assert document["about"]["exit"]["status"] == 7
@@ -124,6 +124,14 @@ def test_a_recording_keeps_the_programs_manners(tmp_path: Path):
     assert len(info["processes"]) == document["processes"]
     assert info["about"]["exit"]["status"] == 7
     assert octavo_does("check", trace).status == 0
+
+
+def test_an_exec_does_not_count_as_a_process(tmp_path: Path):
+    trace = tmp_path / "a.oct"
+    recorded = octavo_does("record", "-o", trace, "--", "env", "true")
+    assert recorded.status == 0
+    assert b" instructions, 1 process, " in recorded.stderr
+    assert [one["began_by"] for one in document_of("info", trace)["processes"]] == ["start", "exec"]
 
 
 def test_each_process_of_a_recording_has_a_thread(tmp_path: Path):

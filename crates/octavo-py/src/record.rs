@@ -114,6 +114,7 @@ impl Recording {
                 stream: stream.identity.stream,
                 program: stream.identity.program.as_str(),
                 pid: stream.identity.pid,
+                began_by: stream.identity.began.name(),
                 ended_by: stream.ended.name(),
                 exit_code: stream.exit_code,
                 instructions: progress.instructions,

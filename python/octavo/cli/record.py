@@ -67,7 +67,7 @@ def record(
 
 
 def _headline(done: RecordedTrace) -> str:
-    processes = counted(done.processes, "process")
+    processes = counted(done.processes_started, "process")
     return (
         f"{done.path}: {counted(done.references, 'reference')}, "
         f"{counted(done.instructions, 'instruction')}, {processes}, "

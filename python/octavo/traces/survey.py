@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ class TraceInfo(Shown):
             f"{self.record['trace']}: {self.record['format']}, "
             f"{counted(self.record['references'], 'reference')}, "
             f"{counted(self.record['instructions'], 'instruction')}, "
-            f"{counted(len(self.processes), 'process')}"
+            f"{counted(process_count(self.processes), 'process')}"
         )
 
     def document(self) -> dict[str, Any]:
@@ -127,6 +127,11 @@ def _use_started_name(processes: list[dict[str, Any]], about: dict[str, Any]) ->
     for process in processes:
         if process["program"] == image and Path(program).name != Path(image).name:
             process["program"] = program
+
+
+def process_count(images: Iterable[Mapping[str, Any]]) -> int:
+    """The number of processes that had these images; an exec does not begin another process."""
+    return sum(image["began_by"] != "exec" for image in images)
 
 
 def sample_of(facts: Facts) -> Any:

@@ -22,6 +22,7 @@ from octavo.base.table import Shown
 from octavo.base.text import unicode_document
 from octavo.base.units import counted, format_bytes
 from octavo.traces.by_name import check_name_to_record
+from octavo.traces.survey import process_count
 from octavo.tracing.manifest import exit_status, partial_reason
 from octavo.tracing.phase import Timer
 from octavo.tracing.program import P, find_program, with_started_name, words_to_start
@@ -46,9 +47,12 @@ class RecordedTrace(Shown):
     references: int
     instructions: int
     processes: int
+    """Process images, as `octavo info` lists them: an exec begins another one."""
     elapsed_seconds: float
     interrupted_by: int | None = None
     """The signal that ended the recording before the program's own end, if one did."""
+    processes_started: int = 1
+    """Processes, of which an exec begins none."""
 
     @property
     def status(self) -> int:
@@ -238,6 +242,7 @@ def _recorded(
         references=recorded["references"],
         instructions=recorded["instructions"],
         processes=len(recorded["streams"]),
+        processes_started=process_count(recorded["streams"]),
         elapsed_seconds=recorded["elapsed_seconds"],
         interrupted_by=interrupted_by,
     )
