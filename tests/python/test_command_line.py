@@ -128,6 +128,38 @@ def test_an_unknown_option_is_refused_with_its_command_or_the_nearest(
     assert done.stderr.endswith(f"{sentence}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "-o", "one", "-o", "two", "prog"], "--out is given twice; give it once."),
+        (["run", "synth:gups", "-o", "one", "--out", "two"], "--out is given twice; give it once."),
+        (["sim", *["--json=-"] * 3, "synth:gups"], "--json is given 3 times; give it once."),
+        (["head", "-n", "5", "x.oct", "-n", "6"], "--lines is given twice; give it once."),
+        (
+            ["study", "run", "--workers=1", "x", "--workers=2"],
+            "--workers is given twice; give it once.",
+        ),
+    ],
+)
+def test_a_second_value_of_an_option_is_refused(words: list[str], sentence: str) -> None:
+    done = octavo(*words)
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f"Error: {sentence}\n")
+
+
+def test_options_of_several_values_and_flags_repeat(trace: str) -> None:
+    settings = ["--set", "core.count=2", "--set", "memory.bytes=1GiB", "--set", "core.count=1"]
+    done = octavo("sim", "-q", "-q", *settings, "--design", "thp", "--design", "base4k", trace)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_options_of_the_program_repeat(pretend: Callable[[FakeRun], None]) -> None:
+    pretend(FakeRun(result()))
+    words = ["prog", "-o", "one", "-o", "two"]
+    done = octavo("run", "--json", "-", "--", *words)
+    assert json.loads(done.stdout)["run"]["command"] == words
+
+
 def test_an_option_of_many_commands_that_precedes_the_command_goes_after_it() -> None:
     done = octavo("--json", "-", "run", "true")
     assert "octavo has no option --json; octavo run, octavo curves, octavo sim and" in done.stderr

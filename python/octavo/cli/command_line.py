@@ -5,6 +5,7 @@ A trace has no arguments, so options may follow it. After `--` no word is an opt
 """
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -33,7 +34,20 @@ class Command(TyperCommand):
 
     def read_words(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the command line."""
+        self._check_repeated(ctx, args)
         return super().parse_args(ctx, args)
+
+    def _check_repeated(self, ctx: Any, args: Sequence[str]) -> None:
+        """Refuses a second value of an option that holds one."""
+        if ctx.resilient_parsing:
+            return
+        _, _, given = self.make_parser(ctx).parse_args([*args])
+        options: list[Any] = [one for one in given if one.param_type_name == "option"]
+        for one, times in Counter(options).items():
+            if times > 1 and not (one.is_flag or one.multiple):
+                name = max(one.opts, key=len)
+                often = "twice" if times == 2 else f"{times} times"
+                ctx.fail(f"{name} is given {often}; give it once.")
 
 
 class ProgramCommand(Command):
