@@ -449,6 +449,30 @@ def test_a_shell_completes(shell: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["run", "-o", "place", "--js"], "--json"),
+        (["sim", "--machine", "zen4", "--tim"], "--timing"),
+        (["run", "-o", "one", "-o", "two", "--js"], "--json"),
+    ],
+)
+def test_a_shell_completes_after_an_option_with_a_value(words: list[str], completed: str) -> None:
+    environment = {
+        "_OCTAVO_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["octavo", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "octavo"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, completed, "")
+
+
+@pytest.mark.parametrize(
     "environment",
     [
         {},

@@ -65,7 +65,7 @@ class ProgramCommand(Command):
         if not self.needs_program(values):
             ctx.allow_interspersed_args = not words
             return super().read_words(ctx, args)
-        if args and not words and not values.get("help"):
+        if args and not words and not values.get("help") and not ctx.resilient_parsing:
             ctx.fail(f"no PROGRAM given; write it after the options: {ctx.command_path} -- PROGRAM")
         if words and not _is_after_separator(args, words):
             if self.takes_options_after(words, values):
