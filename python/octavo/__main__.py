@@ -1,9 +1,17 @@
 """The `octavo` command, also as `python -m octavo`."""
 
+import io
 import sys
 
 _INTERRUPTED = 130
 _FAILED = 125
+
+
+def _escape_what_standard_output_lacks() -> None:
+    """Has characters that the encoding of standard output lacks written as escapes."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+        stream.reconfigure(errors="backslashreplace")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -12,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
         from octavo.base.signals import leave_at_once_on_interrupt
 
         leave_at_once_on_interrupt()
+        _escape_what_standard_output_lacks()
         import atexit
         import gc
 
