@@ -354,7 +354,17 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
     ("words", "message"),
     [
         (["head", "x.oct", "--lines", "-4"], "`-4`: give a whole number from 1 on."),
-        (["head", "x.oct", "--lines", "9" * 5000], "give a whole number from 1 on."),
+        (["head", "x.oct", "--lines", "9" * 5000], "from 1 on, of at most 18 digits."),
+        (["head", "x.oct", "--process", "4294967296"], "a whole number from 0 to 4294967295."),
+        (
+            ["head", "x.oct", "--from", "99999999T"],
+            "--from 99999999000000000000: give an instruction from 0 to 4611686T.",
+        ),
+        (
+            ["convert", "x.csv", "y.oct", "--max-expansion", "0"],
+            "`0` is not a size; give one above 0.",
+        ),
+        (["head", "x.oct", "--lines", "0"], "`0`: give a whole number from 1 on."),
         (["verify", "--repetitions", "all", "true"], "`all`: give a whole number from 1 to 10000."),
         (["study", "run", "x", "--workers", "\u0662"], "`\u0662`: give a whole number from 1 on."),
         (
@@ -369,7 +379,7 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
 )
 def test_invalid_numbers_are_refused(words: list[str], message: str) -> None:
     done = run(*words)
-    assert done.exit_code == 2
+    assert done.exit_code == 2, done.output
     assert message in done.stderr
 
 

@@ -156,16 +156,31 @@ def test_formats_that_cannot_be_written_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("5", 5), ("1K", 1024), ("64GiB", 64 << 30), ("0.5 MiB", 1 << 19)]
+    ("text", "size"),
+    [
+        ("5", 5),
+        ("1K", 1024),
+        ("64GiB", 64 << 30),
+        ("0.5 MiB", 1 << 19),
+        ("2P", 2 << 50),
+        ("1EiB", 1 << 60),
+    ],
 )
 def test_byte_sizes(text: str, size: int) -> None:
     assert byte_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "many", "1.5", "3 GX"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "many", "1.5", "3 GX", "1e"])
 def test_invalid_byte_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         byte_size(text)
+
+
+def test_a_limit_of_expansion_may_be_larger_than_any_file(tmp_path: Path) -> None:
+    some = write_csv(tmp_path / "some.csv", SOME)
+    done = run("convert", "--max-expansion", "99999999TiB", some, tmp_path / "some.oct")
+    assert done.exit_code == 0, done.output
+    assert read(str(tmp_path / "some.oct")) == SOME
 
 
 def test_an_exec_does_not_begin_another_process() -> None:

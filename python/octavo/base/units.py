@@ -117,19 +117,23 @@ def counts(text: str, option: str = "") -> list[int]:
 
 
 def byte_size(text: str, option: str = "") -> int:
-    """`64GiB` → 68 719 476 736; K, M, G and T are powers of 1024, with or without `iB`. Raises
-    UsageError, which names the option.
+    """`64GiB` → 68 719 476 736; K, M, G, T and P are powers of 1024, with or without `iB`, and
+    so is EiB. Raises UsageError, which names the option.
     """
     lead = f"{option}: " if option else ""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    # An `e` alone looks like an exponent.
+    unit = r"([kmgtp]?|e(?=i?b))(?:i?b)?"
+    match = re.fullmatch(rf"([0-9]+(?:\.[0-9]+)?)\s*{unit}", text.strip().lower())
     if match is None:
         raise UsageError(
             f"{lead}`{quoted(text)}` is not a size: give bytes, or a number such as 512MiB or "
             "64GiB."
         )
     _check_digits(match[1], lead)
-    number = Fraction(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
-    if number.denominator != 1 or number < 1:
+    number = Fraction(match[1]) * 1024 ** " kmgtpe".index(match[2] or " ")
+    if number == 0:
+        raise UsageError(f"{lead}`{quoted(text)}` is not a size; give one above 0.")
+    if number.denominator != 1:
         raise UsageError(f"{lead}`{quoted(text)}` is not a whole number of bytes.")
     return int(number)
 

@@ -15,6 +15,8 @@ from octavo.traces.conversion import Conversion, Selection, convert_trace
 from octavo.traces.sampling import parse_sample, sentences_on
 from octavo.traces.survey import own_notes_on, sample_of
 
+_MOST_EXPANDED_BYTES = 1 << 62
+"""More than any file expands to."""
 _EPILOG = f"""\b
 Examples:
   octavo convert trace.lackey.gz trace.oct
@@ -34,7 +36,10 @@ class ConvertOptions:
     """The part of IN that is written, and its addresses."""
 
     process: int | None = option(
-        None, "N", "Only this process (`octavo info` numbers them).", parser=options.whole_number(0)
+        None,
+        "N",
+        "Only this process (`octavo info` numbers them).",
+        parser=options.process_of_trace,
     )
     layout: str = option(
         "as-traced",
@@ -96,7 +101,7 @@ def convert(
                 read_format=read_format,
                 write_format=write_format,
                 force=output.force,
-                max_expanded_bytes=optional(units.byte_size, max_expansion, "--max-expansion"),
+                max_expanded_bytes=optional(_expanded_bytes, max_expansion),
             )
         if not output.quiet:
             say(console, _headline(source, place, done), "bold")
@@ -111,6 +116,11 @@ def convert(
         if done.converted["fault"] is not None:
             fault = done.converted["fault"].rstrip(".")
             raise CannotRun(f"{fault}; what came before is kept.")
+
+
+def _expanded_bytes(text: str) -> int:
+    """The value of `--max-expansion`. Nothing expands to more than the largest limit."""
+    return min(units.byte_size(text, "--max-expansion"), _MOST_EXPANDED_BYTES)
 
 
 def _output_name(target: str | None, out: str | None) -> str:

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 from octavo.base import units
 from octavo.base.background import interruptible
-from octavo.base.errors import CannotRun
+from octavo.base.errors import CannotRun, check_range
 from octavo.base.text import printable
 from octavo.cli import options
 from octavo.cli.groups import command, flag, option
 from octavo.cli.guard import guarded
 from octavo.traces.by_name import open_trace
+from octavo.tracing.scope import MOST_INSTRUCTIONS
 
 if TYPE_CHECKING:
     from octavo._core import Entry
@@ -27,7 +28,10 @@ def head(
     ),
     start: str = option("0", "N", "Begin at this instruction of each process.", "--from"),
     process: int | None = option(
-        None, "N", "Only this process (`octavo info` numbers them).", parser=options.whole_number(0)
+        None,
+        "N",
+        "Only this process (`octavo info` numbers them).",
+        parser=options.process_of_trace,
     ),
     events: bool = flag("Leave the references out."),
     format: options.ReadFormat = None,
@@ -40,8 +44,9 @@ def head(
     """
     with guarded():
         shown = output.shown(trace)
-        opened = open_trace(trace, format=format)
         first = units.count(start, "--from")
+        check_range("--from", first, 0, MOST_INSTRUCTIONS, "an instruction")
+        opened = open_trace(trace, format=format)
         entries, fault = interruptible(
             lambda: opened.list(
                 entries=lines, from_instruction=first, stream=process, events_only=events

@@ -29,13 +29,15 @@ def whole_number(
 ) -> Callable[[Any], int]:
     """A parser of whole numbers in a range, which raises BadParameter."""
     bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+    digits = f", of at most {_MOST_DIGITS} digits" if most is None else ""
 
     def read(given: Any) -> int:
         text = str(given)
         is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
         if is_number and least <= int(text) and (most is None or int(text) <= most):
             return int(text)
-        raise typer.BadParameter(f"`{quoted(text)}`: {what} {bounds}.")
+        is_long = len(text) > _MOST_DIGITS
+        raise typer.BadParameter(f"`{quoted(text)}`: {what} {bounds}{digits if is_long else ''}.")
 
     return read
 
@@ -57,6 +59,7 @@ def percent(text: str, option: str) -> int:
 
 
 process_id = whole_number(1, 2**22, "give the number of a process,")
+process_of_trace = whole_number(0, 2**32 - 1)
 
 
 _PROGRAM = typer.Argument(

@@ -241,7 +241,7 @@ def configure_sim(
         raise UsageError("two designs in Python have the same name: give them different ones.")
     if not all(names) or not names:
         known = ", ".join(name for name, _ in _core.designs())
-        raise UsageError(f"--design is empty: give some of {known}.")
+        raise UsageError(f"the name of a design is empty: give one of {known}.")
     check_texts(machine, *names, *settings)
     choose(timing, TIMINGS, "--timing")
     most, what = MOST_INSTRUCTIONS, "instructions"
