@@ -187,14 +187,14 @@ impl DesignTables {
             let advice = format!("it is a table; give a key in it: {}", any_of(&keys));
             return InvalidValue::new(wrong.key, given, advice);
         }
-        let is_count = wrong.advice.starts_with(NUMBER);
+        let kind = [NUMBER, SIZE].into_iter().find(|kind| wrong.advice.starts_with(kind));
         let number = given.trim_matches('"').parse::<i128>().ok();
         let is_large = number.is_some_and(|number| number > 0);
-        if (is_count || wrong.advice.starts_with(SIZE))
+        if let Some(kind) = kind
             && let Some(advice) = self.advice_on_number(tree, &wrong.key, is_large)
         {
             let advice = match advice.strip_prefix("give at least ") {
-                Some(least) if is_count && number.is_none() => format!("{NUMBER} from {least}"),
+                Some(least) if number.is_none() => format!("{kind} from {least}"),
                 _ => advice,
             };
             return InvalidValue { advice, ..wrong };

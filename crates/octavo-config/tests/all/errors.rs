@@ -285,6 +285,7 @@ fn invalid_values_are_rejected() {
             "tlb.l2 = 7: it is a table; give a key in it: hit_latency_cycles, fill, main or 1g",
         ),
         ("tlb=7", "tlb = 7: it is a table; give a key in it: l1i, l1d or l2"),
+        ("cache.l1d.bytes=many", "cache.l1d.bytes = \"many\": give a size from \"64\""),
         (
             "cache.line_bytes=many",
             "cache.line_bytes = \"many\": give a power of two from 8 to 4096, such as 64",
