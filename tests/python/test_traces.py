@@ -598,7 +598,7 @@ def test_addresses_that_are_not_canonical_are_folded_and_reported(tmp_path: Path
 def test_a_fetch_at_the_end_of_the_address_space_ends(name: str, text: str, tmp_path: Path) -> None:
     done = run("sim", text_trace(tmp_path / name, text))
     assert done.exit_code == 0, done.stderr
-    assert "1 references, 1 instructions" in done.stderr
+    assert "1 reference, 1 instruction" in done.stderr
 
 
 def test_lackey_without_instructions_is_read_as_din_is(tmp_path: Path) -> None:
@@ -627,7 +627,7 @@ def test_too_few_instructions_give_no_rates(tmp_path: Path) -> None:
     for command in ("run", "curves", "sim"):
         done = run(command, "--json", str(tmp_path / f"{command}.json"), one)
         assert done.exit_code == 0, done.stderr
-        assert "301 references were counted and only 1 instructions" in done.stderr
+        assert "301 references were counted and only 1 instruction: too few" in done.stderr
         rows = json.loads((tmp_path / f"{command}.json").read_text())["rows"]
         assert not any(row.get("mpki") or row.get("cpi_tlb") for row in rows)
     assert " n/a " in run("run", one).stderr

@@ -360,7 +360,7 @@ def test_programs_that_replace_each_other_are_one_process(tmp_path: Path) -> Non
         status = ctl(octavo.pid, "status")
         said = natively([OCTAVO, "ctl", str(octavo.pid), "status"]).stdout.decode()
     assert (status["streams_total"], status["processes_total"]) == (3, 1)
-    assert "1 of 1 processes live: requests" in said
+    assert "1 of 1 process live: requests" in said
 
 
 def test_a_socket_that_a_killed_run_left_is_removed(serve: Any) -> None:
@@ -451,9 +451,7 @@ def test_the_command_writes_whole_results(serve: Any, tmp_path: Path) -> None:
     out, name = tmp_path / "now", str(server.pid)
     said = natively([OCTAVO, "ctl", name, "status"])
     assert said.status == 0
-    assert re.search(
-        rb"requests .*: counting\n.* references, .* 1 of 1 processes live", said.stdout
-    )
+    assert re.search(rb"requests .*: counting\n.* references, .* 1 of 1 process live", said.stdout)
     written = natively([OCTAVO, "ctl", name, "snapshot", "--out", str(out)])
     assert written.status == 0
     assert b"SNAPSHOT: the program goes on" in written.stdout

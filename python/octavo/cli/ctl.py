@@ -114,7 +114,9 @@ def _status_text(status: dict[str, Any]) -> str:
         parts.append(resident_text(status))
     if "bytes" in status:
         parts.append(f"{format_bytes(status['bytes'])} written")
-    parts.append(f"{status['streams_live']} of {status['processes_total']} processes live")
+    parts.append(
+        f"{status['streams_live']} of {counted(status['processes_total'], 'process')} live"
+    )
     who = f"process {status['pid']}, octavo {status['octavo_pid']}"
     names = program_names(status["programs"])
     if names:
