@@ -3,6 +3,8 @@
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
+# Bytecode is kept whatever the environment says: the tests start Python some thousand times.
+export PYTHONDONTWRITEBYTECODE :=
 
 STEP := @scripts/step
 PYTEST := .venv/bin/python -m pytest

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -483,18 +485,25 @@ def test_programs_are_recorded_once(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_recording_is_not_used(tmp_path: Path) -> None:
-    text = 'designs = "thp"\n[programs]\nsleep = ["sleep", "100"]\n'
-    out = tmp_path / "one.results"
+    """The interrupt arrives while the traced program waits for a writer of its pipe."""
+    pipe, out = tmp_path / "pipe", tmp_path / "one.results"
+    os.mkfifo(pipe)
+    text = f'designs = "thp"\n[programs]\ncat = ["cat", "{pipe}"]\n'
     run = subprocess.Popen(
         [sys.executable, "-m", "octavo", "study", "run", written(tmp_path, text)],
         stderr=subprocess.PIPE,
         text=True,
     )
-    while run.poll() is None and not list(out.glob("staging/*.oct")):
-        time.sleep(0.05)
-    time.sleep(1.0)
+    writer = -1
+    while writer < 0:
+        assert run.poll() is None
+        with suppress(OSError):  # no reader yet
+            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.01)
+    assert list(out.glob("staging/*.oct"))
     run.send_signal(signal.SIGTERM)
     message = run.communicate()[1]
+    os.close(writer)
     assert run.returncode == 128 + signal.SIGTERM
     assert "octavo: interrupted before" in message
     assert not [path for path in out.rglob("*") if path.suffix in (".oct", ".parquet")]

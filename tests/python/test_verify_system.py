@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,11 @@ from octavo.base.errors import CannotRun
 from octavo.base.host import read_setting
 from octavo.verification.system_settings import (
     SystemSettings,
+    Values,
     check_nothing_left,
     is_being_changed,
     left_over,
+    read_values,
     restore_left_over,
 )
 from verify_tree import BEFORE, FILES, THP, chosen, make_tree
@@ -214,46 +216,55 @@ def test_a_missing_file_is_reported(tree: Path) -> None:
         SystemSettings([f"{THP}/hugepages-32kB/enabled"], tree).__enter__()
 
 
-# --- the whole command, killed at random moments -------------------------------------------------
+# --- the whole command, killed at several moments -----------------------------------------------
+
+SYSFS = [name for name in FILES if name.startswith("/sys")]
+State = Callable[[Values], bool]
 
 
-def kill_at_random(root: Path, kills: int, longest_seconds: float) -> int:
-    """Kills `octavo verify` at random moments; returns how often a setting was changed then.
+def kill_after(root: Path, states: Sequence[State]) -> Values:
+    """Kills `octavo verify` after its settings have been in these states, one after the other, or
+    at its end. Returns the settings that were in the last state.
 
-    All settings are as before after each kill.
+    All settings are as before after the kill.
     """
-    names = [name for name in FILES if name.startswith("/sys")]
-    before = {name: read_setting(root / name.lstrip("/")) for name in names}
+
+    def values() -> Values:
+        return read_values(root, SYSFS)
+
+    before = now = values()
     command = [sys.executable, "-m", "octavo", "verify", "-q", "--allow-system", "--sysfs-root"]
-    command += [
-        str(root),
-        "--settings",
-        "thp-for-all 2MiB,thp-for-all 64KiB",
-        "--",
-        "sleep",
-        "0.02",
-    ]
-    moments = random.Random(7)
-    found_changed = 0
-    lock = root / "var/lib/octavo/settings.lock"
-    for _ in range(kills):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        # Wait until it changes settings: on a busy machine it takes a second or two to start.
-        while process.poll() is None and not is_being_changed(root):
-            time.sleep(0.01)
-        time.sleep(moments.uniform(0, longest_seconds))
-        found_changed += before != {name: read_setting(root / name.lstrip("/")) for name in names}
-        process.kill()
-        process.wait()
-        if lock.exists():
-            wait_for_watchdog(root)
-        assert {name: read_setting(root / name.lstrip("/")) for name in names} == before
-        assert left_over(root) is None
-    return found_changed
+    command += [str(root), "--settings", "thp-for-all 2MiB,thp-for-all 64KiB"]
+    command += ["--", "sleep", "0.02"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    for state in (lambda values: is_being_changed(root), *states):
+        while process.poll() is None:
+            now = values()
+            time.sleep(0.001)
+            if state(now):
+                break
+    process.kill()
+    process.wait()
+    if (root / "var/lib/octavo/settings.lock").exists():
+        wait_for_watchdog(root)
+    assert values() == before
+    assert left_over(root) is None
+    return now
 
 
-def test_settings_are_as_before_after_three_kills(tree: Path) -> None:
-    kill_at_random(tree, 3, 0.3)
+def test_settings_are_as_before_after_kills(tree: Path) -> None:
+    before = read_values(tree, SYSFS)
+
+    def changed(values: Values) -> bool:
+        return values != before
+
+    def changed_last(values: Values) -> bool:
+        name = f"{THP}/hugepages-64kB/enabled"
+        return values[name] != before[name]
+
+    kill_after(tree, [])
+    for states in ([changed], [changed, before.__eq__], [changed_last]):
+        assert states[-1](kill_after(tree, states))
     assert chosen(tree) == BEFORE
 
 
@@ -266,4 +277,9 @@ def test_settings_are_as_before_after_three_kills(tree: Path) -> None:
     reason="the settings of this machine are not ours to change (no root, or no sizes in sysfs)",
 )
 def test_this_machine_is_as_before_after_fifty_kills() -> None:
-    assert kill_at_random(Path("/"), 50, 1.0) > 0
+    """At random moments within about a second."""
+    moments = random.Random(7)
+    before = read_values(Path("/"), SYSFS)
+    counts = [moments.randrange(700) for _ in range(50)]
+    killed = [kill_after(Path("/"), [lambda values: True] * count) for count in counts]
+    assert any(values != before for values in killed)

@@ -11,7 +11,9 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import pytest
 from octavo.base.errors import CannotRun
 from octavo.control.client import ctl
 from octavo.control.place import places
+from octavo.control.server import peer_of
 from octavo.runs.configuration import MEMORY_WARNING
 from schemas import first_error, validator_of
 
@@ -289,7 +292,16 @@ def test_a_run_is_awaited_and_so_is_its_failure() -> None:
         octavo.wait()
 
 
-def test_a_wait_says_once_what_it_waits_for() -> None:
+def count_searches(listener: socket.socket, pids: set[int], count: int) -> None:
+    """Returns when each of these processes has looked for a run this many times."""
+    found: Counter[int] = Counter()
+    while any(found[pid] < count for pid in pids):
+        connection, _ = listener.accept()
+        with connection:
+            found[peer_of(connection)[0]] += 1
+
+
+def test_a_wait_says_once_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(pid: int, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [OCTAVO, "ctl", str(pid), "wait", *options],
@@ -299,11 +311,22 @@ def test_a_wait_says_once_what_it_waits_for() -> None:
         )
 
     waiting = "octavo: waiting for a run of process {} ({}) that this user may control; "
-    with subprocess.Popen(["sleep", "1h"]) as sleeper:
+    with (
+        # A short path, as a socket needs.
+        tempfile.TemporaryDirectory() as directory,
+        socket.socket(socket.AF_UNIX) as other_run,
+        subprocess.Popen(["sleep", "1h"]) as sleeper,
+    ):
+        other_run.bind(f"{directory}/octavo-{os.getpid()}-0.sock")
+        other_run.listen()
+        other_run.settimeout(TIMEOUT_SECONDS)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
         waits, quiet = wait(sleeper.pid), wait(sleeper.pid, "-q")
         assert waits.stderr is not None
         assert waits.stderr.readline().startswith(waiting.format(sleeper.pid, "sleep"))
-        time.sleep(1)
+        count_searches(other_run, {waits.pid, quiet.pid}, 10)
+        other_run.close()
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
         sleeper.kill()
         ended = f"octavo: process {sleeper.pid} has ended, and no run of it answers.\n"
         for one in (waits, quiet):
