@@ -170,7 +170,7 @@ def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
     assert {one["metric"] for one in json.loads(done.stdout)["differences"]} == {"key"}
 
 
-def test_a_diff_of_disjoint_studies_names_their_differences(path: str, tmp_path: Path) -> None:
+def test_a_diff_of_disjoint_studies_names_their_differences(finished: str, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     pairs = [
         (STUDY.replace('"base4k", "thp"', '"tps"'), "different designs (base4k, thp; tps)."),
@@ -181,14 +181,14 @@ def test_a_diff_of_disjoint_studies_names_their_differences(path: str, tmp_path:
             "core.base_cpi (0.5, 1.0; none).",
         ),
     ]
-    study("run", path, "-q")
     for number, (text, sentence) in enumerate(pairs):
         other.write_text(f'out = "{number}"\n{text}')
         study("run", str(other), "-q")
-        done = study("diff", path, str(other))
+        done = study("diff", finished, str(other))
         message = " ".join(done.stdout.split())
         assert (
-            message == f"`{path}` and `{other}` have no simulation in common: they have {sentence}"
+            message
+            == f"`{finished}` and `{other}` have no simulation in common: they have {sentence}"
         )
         assert done.exit_code == 1
     zipped = 'combine = "zipped"\nmachines = "skylake"\n' + STUDY
