@@ -8,9 +8,11 @@ _FAILED = 125
 
 
 def _escape_what_standard_output_lacks() -> None:
-    """Has characters that the encoding of standard output lacks written as escapes."""
+    """Has characters that the encoding of standard output lacks written as escapes, unless the
+    user has chosen otherwise (PYTHONIOENCODING).
+    """
     stream = sys.stdout
-    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors="backslashreplace")
 
 

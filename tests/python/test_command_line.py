@@ -147,6 +147,10 @@ def test_a_second_value_of_an_option_is_refused(words: list[str], sentence: str)
     assert done.stderr.endswith(f"Error: {sentence}\n")
 
 
+def test_help_comes_before_a_second_value() -> None:
+    assert octavo("run", "-o", "one", "-o", "two", "--help").exit_code == 0
+
+
 def test_options_of_several_values_and_flags_repeat(trace: str) -> None:
     settings = ["--set", "core.count=2", "--set", "memory.bytes=1GiB", "--set", "core.count=1"]
     done = octavo("sim", "-q", "-q", *settings, "--design", "thp", "--design", "base4k", trace)

@@ -186,6 +186,7 @@ def test_a_limit_of_expansion_may_be_larger_than_any_file(tmp_path: Path) -> Non
 def test_an_exec_does_not_begin_another_process() -> None:
     begun = ("start", "exec", "fork", "exec", "exec", "start")
     assert process_count({"began_by": began_by} for began_by in begun) == 3
+    assert process_count([{"began_by": "exec"}]) == 1
 
 
 # --- reading and writing -----------------------------------------------------------------------

@@ -188,7 +188,10 @@ impl DesignTables {
             return InvalidValue::new(wrong.key, given, advice);
         }
         let kind = [NUMBER, SIZE].into_iter().find(|kind| wrong.advice.starts_with(kind));
+        // A number in quotes is a number if TOML has no integer for it.
+        let is_text = |number: &i128| given.starts_with('"') && i64::try_from(*number).is_ok();
         let number = given.trim_matches('"').parse::<i128>().ok();
+        let number = number.filter(|number| !is_text(number));
         let is_large = number.is_some_and(|number| number > 0);
         if let Some(kind) = kind
             && let Some(advice) = self.advice_on_number(tree, &wrong.key, is_large)

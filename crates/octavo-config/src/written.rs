@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::types::{PageSizes, Ways};
 
 /// The form alone, where no check of the key gives its bounds; these could exclude an example.
-const A_SIZE: &str = "a size in bytes, or in quotes with its unit: KiB, MiB, GiB or TiB";
+const A_SIZE: &str = "a size in bytes, or in quotes with its unit: KiB, MiB, GiB, TiB, PiB or EiB";
 const A_PAGE_SIZE: &str =
     "a power of two from \"4KiB\" to \"1GiB\", such as \"4KiB\", \"64KiB\" or \"2MiB\"";
 const SOME_WAYS: &str = "a whole number from 1, or \"full\"";

@@ -1,21 +1,19 @@
 //! Visits: the base pages that an execution of a segment touches, in program order, in few bytes.
 
-use std::hash::{Hash, Hasher};
-
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 use crate::segment::{DataItem, Item, ItemKind};
 
 /// The visits of a segment without guarded items.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Visits {
-    /// The page of the first item, if that is a fetch; else [`NO_PAGE`].
+    /// The page of the first fetch; [`NO_PAGE`] if there is none.
     first_page: u64,
     references: u32,
     words: Box<[u64]>,
 }
 
-/// A visit. `before` is the number of references that the segment makes before it.
+/// A visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Visit {
     /// A data item.
@@ -24,7 +22,7 @@ pub enum Visit {
     Fetch {
         /// The page.
         page: PageNumber,
-        /// As above.
+        /// The references of the segment before it.
         before: u32,
         /// Whether they begin with the second half of the last instruction before, which spans from the page before:
         /// one more look-up than there are fetches.
@@ -68,10 +66,10 @@ impl Visits {
             }
             let last_byte = item.addr.wrapping_add(u64::from(item.size_bytes) - 1);
             let [first, last] = [item.addr, last_byte].map(|addr| addr.page(PageSize::BASE));
-            if words.is_empty() && last_page.is_none() {
-                first_page = first.raw();
-            } else if last_page != Some(first) {
-                words.extend([FETCH | u64::from(before) << BEFORE_SHIFT, first.raw()]);
+            match last_page {
+                None => first_page = first.raw(),
+                Some(page) if page == first => {}
+                Some(_) => words.extend([FETCH | u64::from(before) << BEFORE_SHIFT, first.raw()]),
             }
             before += 1;
             if last != first {
@@ -83,7 +81,7 @@ impl Visits {
         Some(Visits { first_page, references: before, words: words.into() })
     }
 
-    /// The page of the fetches that the segment begins with; `None` if it begins with data.
+    /// The page of the first fetch, if there is one.
     #[inline(always)]
     pub fn first_page(&self) -> Option<PageNumber> {
         (self.first_page != NO_PAGE).then_some(PageNumber::new(self.first_page))
@@ -101,7 +99,7 @@ impl Visits {
         self.words.len()
     }
 
-    /// The visits, behind the fetches from the first page that no data item precedes.
+    /// The visits, without that of the first page that is fetched from.
     #[inline(always)]
     pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
         let mut words = self.words.iter();
@@ -114,19 +112,6 @@ impl Visits {
             Some(Visit::Fetch { page: PageNumber::new(*words.next()?), before, spilled })
         })
     }
-}
-
-/// Visits follow from the items of a segment.
-impl PartialEq for Visits {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Visits {}
-
-impl Hash for Visits {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl DataVisit {
@@ -228,10 +213,11 @@ mod tests {
         let items = [item(ItemKind::Load, 8, 0), item(ItemKind::Fetch, 1, 0x3000)];
         let segment = segment(&items, &[]);
         let visits = segment.visits().unwrap();
-        assert_eq!((visits.first_page(), visits.references()), (None, 2));
-        let fetch = Visit::Fetch { page: PageNumber::new(3), before: 1, spilled: false };
-        assert_eq!(visits.iter().nth(1), Some(fetch));
-        assert!(segment_of_fetches(0).visits().unwrap().iter().next().is_none());
+        assert_eq!((visits.first_page(), visits.references()), (Some(PageNumber::new(3)), 2));
+        assert!(matches!(visits.iter().collect::<Vec<_>>()[..], [Visit::Data(_)]));
+        let empty = segment_of_fetches(0);
+        assert_eq!(empty.visits().unwrap().first_page(), None);
+        assert_eq!(empty.visits().unwrap().iter().next(), None);
     }
 
     fn segment_of_fetches(count: usize) -> Segment {

@@ -172,7 +172,7 @@ def format_count(number: float) -> str:
     return f"{_three_digits(number / 1000)} k"
 
 
-def counted(number: float, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     """`1 page`, `2 pages`, `1.23 M pages`."""
     return f"{format_count(number)} {plural(number, noun)}"
 

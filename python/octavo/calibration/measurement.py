@@ -19,7 +19,7 @@ from octavo.base.background import see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.host import busy_processors, cpu_field, read_setting
 from octavo.base.huge_pages import PMD_PAGE
-from octavo.base.units import BASE_PAGE, GIB, MIB, format_bytes
+from octavo.base.units import BASE_PAGE, GIB, MIB, counted, format_bytes
 from octavo.calibration.core import walkers_of, windows_of
 from octavo.calibration.file import Calibration, MeasuredHost, Reach, Spread, processor
 from octavo.calibration.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
@@ -109,7 +109,7 @@ def measure(
         if interrupted_by is not None:
             raise Interrupted(interrupted_by, "before enough was measured; nothing is kept")
         raise CannotRun(
-            f"rounds that were measured: {samples['rounds']}; {_LEAST_ROUNDS} are needed."
+            f"only {counted(samples['rounds'], 'round')} measured; {_LEAST_ROUNDS} are needed."
         )
     return evaluate(samples, host=describe(), interrupted_by=interrupted_by)
 

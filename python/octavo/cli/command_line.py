@@ -41,7 +41,9 @@ class Command(TyperCommand):
         """Refuses a second value of an option that holds one."""
         if ctx.resilient_parsing:
             return
-        _, _, given = self.make_parser(ctx).parse_args([*args])
+        values, _, given = self.make_parser(ctx).parse_args([*args])
+        if values.get("help"):
+            return
         options: list[Any] = [one for one in given if one.param_type_name == "option"]
         for one, times in Counter(options).items():
             if times > 1 and not (one.is_flag or one.multiple):

@@ -150,9 +150,11 @@ class SimConfiguration(SharedScope):
 
     def notes(self) -> list[str]:
         """The assumptions and limits of the model, a sentence each."""
+        first = self.warm_up_instructions
         warm = (
-            f"Instructions simulated first and not counted: {self.warm_up_instructions} of "
-            f"{'each process image' if self.processes == 'apart' else 'all of them together'}"
+            f"The first {first} {plural(first, 'instruction')} of "
+            f"{'each process image' if self.processes == 'apart' else 'all of them together'} "
+            f"{'is' if first == 1 else 'are'} simulated and not counted"
             f"{', and no core executes them' if self.fast_forward else ''}."
         )
         return [

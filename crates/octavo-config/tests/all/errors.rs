@@ -294,6 +294,10 @@ fn invalid_values_are_rejected() {
             "tlb.l2.main.entries=99999999999999999999",
             "tlb.l2.main.entries = \"99999999999999999999\": give at most 67108864",
         ),
+        (
+            "tlb.l2.main.entries=\"1536\"",
+            "tlb.l2.main.entries = \"1536\": give a whole number from 1",
+        ),
         ("name=7", "name = 7: give a text in quotes"),
         (
             "cache.l2.replacement=3",

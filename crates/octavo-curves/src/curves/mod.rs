@@ -171,7 +171,8 @@ impl StreamConsumer for Curves {
         let counts = &mut self.images.running.counts;
         let before = (counts.instructions, counts.references());
         let most_instructions = self.cores.instructions_to_flush();
-        // What is counted in `counts` so far: few executions. All others are in `sums`.
+        // The instructions and references of the executions added to `counts` so far, which are few. All others are
+        // in `sums`.
         let mut counted = (0, 0);
         let (mut sums, mut taken_words) = (SummedCounts::default(), 0);
         for (number, groups) in segments.executions(&words[..words.len().min(MOST_WORDS)]) {

@@ -232,7 +232,7 @@ mod tests {
     use octavo_oracle::NaiveReferences;
     use octavo_oracle::strategies::{RandomStream, stream};
     use octavo_trace::{Relocation, StreamConsumer};
-    use octavo_types::{Consumer, Event};
+    use octavo_types::{AddressPlace, Consumer, Event};
     use proptest::prelude::*;
 
     use crate::sizes::Sizes;
@@ -325,15 +325,32 @@ mod tests {
         }
     }
 
+    /// The segment without its first item, a fetch.
+    fn without_first_fetch(segment: &Segment) -> Segment {
+        let mut before = None;
+        let place = |item: &DataItem| {
+            let leads = before.replace(item.group) != Some(item.group);
+            AddressPlace { leads, offset: item.offset }
+        };
+        let places: Vec<_> = segment.data().iter().map(place).collect();
+        Segment::with_places(segment.items()[1..].to_vec(), Vec::new(), &places).unwrap()
+    }
+
     proptest! {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
         fn touches_match_a_naive_list(
-            random in stream(0..200),
+            mut random in stream(0..200),
+            begin_with_fetch in any::<u8>(),
             most_words in prop_oneof![Just(0), 1usize..30, Just(usize::MAX)],
             batch_calls in 1usize..20,
         ) {
+            for (number, segment) in random.segments.iter_mut().enumerate() {
+                if begin_with_fetch >> number & 1 == 0 {
+                    *segment = without_first_fetch(segment);
+                }
+            }
             for stream in [Stream::Fetch, Stream::Data, Stream::All] {
                 for (kinds, has_origins) in [(false, false), (stream == Stream::All, false), (false, true)] {
                     let mut splitter = Splitter::new(stream);

@@ -122,12 +122,9 @@ impl<const KINDS: bool> TouchWriter<KINDS> {
         rows: &mut Rows,
     ) -> Option<Self> {
         let (mut writer, start, mut data) = (self, self.at, InData::default());
-        // The position of a reference with `before` of the segment before it.
-        let position = |before: u32, data: InData| match (FETCHES, DATA) {
-            (true, true) => start + before,
-            (true, false) => start + before - data.references,
-            (false, _) => start + data.references,
-        };
+        // The position of a fetch with `before` references of the segment before it.
+        let position =
+            |before: u32, data: InData| start + before - if DATA { 0 } else { data.references };
         let mut code = match visits.first_page() {
             Some(page) if FETCHES => Code::new::<KINDS>(page, rows),
             _ => Code::NONE,
@@ -158,8 +155,10 @@ impl<const KINDS: bool> TouchWriter<KINDS> {
                 Visit::Fetch { .. } => {}
             }
         }
-        let end = position(visits.references(), data);
-        Some(if FETCHES { writer.fetches(end, code) } else { writer })
+        if FETCHES {
+            writer = writer.fetches(position(visits.references(), data), code);
+        }
+        Some(writer)
     }
 }
 

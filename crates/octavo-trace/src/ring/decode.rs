@@ -14,7 +14,7 @@ use super::record::{Start, read_definition, read_event, read_start};
 use crate::words_hash::WordsHash;
 
 /// The memory of a segment beside its items, in items.
-const SEGMENT_ITEMS: usize = 4;
+const SEGMENT_ITEMS: usize = 6;
 
 /// A consumer of a decoded stream that also gets the encoded words: for consumers that keep or pass
 /// on words, or that need the numbers of segments. Others implement [`StreamConsumer`].
@@ -450,7 +450,7 @@ mod tests {
             }
         };
         assert!(matches!(refused, Err(DecodeError::TooManyItems)));
-        assert_eq!(decoders.len(), MAX_ITEMS / 1_004_000 + 1);
+        assert_eq!(decoders.len(), MAX_ITEMS / 1_006_000 + 1);
         decoders.clear();
         assert_eq!(room.0.load(Ordering::Relaxed), 0);
         assert!(Decoder::sharing(&room).decode(&words, &mut Nothing).is_ok());

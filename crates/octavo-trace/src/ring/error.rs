@@ -3,7 +3,7 @@
 use octavo_types::{SegmentError, VirtAddr};
 
 /// How many items the segments of streams that are read together may have, a segment itself
-/// counting as four: some two gigabytes of memory. The largest programs stay below a
+/// counting as six: some two gigabytes of memory. The largest programs stay below a
 /// twentieth of it.
 pub(super) const MAX_ITEMS: usize = 1 << 25;
 
