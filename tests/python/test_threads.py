@@ -18,6 +18,7 @@ from octavo.analysis.threads import (
     thread_groups,
     thread_records,
 )
+from octavo.analysis.view import thread_grid
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
 from octavo.base.huge_pages import read_huge_pages
@@ -86,6 +87,23 @@ def test_threads_without_names_are_shown_as_such() -> None:
 def test_kernel_time_of_another_part_does_not_count() -> None:
     found = thread_groups([of(thread("a", 1), thread("b", 2))], kernel_time_counts=False)
     assert [group.kernel_seconds for group in found] == [None, None]
+
+
+def test_the_table_has_threads_with_what_is_known_of_them() -> None:
+    walking: ThreadCounts = {
+        **thread("io-1", 4000),
+        "walks": [{"stream": "data", "page_size": 4 * KIB, "walks": 6}],
+    }
+    processes = [of(walking, thread("io-2", 4000), thread(None, 2000))]
+    records = thread_records(thread_groups(processes))
+    records[0]["gain"] = {"low": 0.01, "expected": 0.05, "high": 0.1}
+    grid = thread_grid({"threads": records})
+    assert grid is not None
+    assert grid.rows == (
+        ("io", "2", "8000", "80.0%", "", "0.750", "1.000 s", "about 5.0% (1.0% to 10.0%)"),
+        ("unnamed", "1", "2000", "20.0%", "", "", "", ""),
+    )
+    assert thread_grid({}) is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from octavo.analysis.gain import Gain
 from octavo.analysis.programs import (
     Owner,
     Program,
@@ -28,7 +29,14 @@ from octavo.analysis.rows import (
 )
 from octavo.base.table import Grid
 from octavo.base.text import capitalised, short_path
-from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_growth, format_mpki
+from octavo.base.units import (
+    BASE_PAGE,
+    format_bytes,
+    format_count,
+    format_growth,
+    format_mpki,
+    format_share,
+)
 
 ANSWER_LINES = (
     ("To do it:", "settings"),
@@ -325,6 +333,50 @@ def process_grid(
         "image with a TLB of its own, and memory that they share counts once"
     )
     return Grid(title, head, tuple(body), left_columns=3, spare=(2, 3))
+
+
+def thread_grid(answer: dict[str, Any]) -> Grid | None:
+    """The threads of all processes by name; None when there are not several."""
+    threads = answer.get("threads", [])
+    if not threads:
+        return None
+    body = []
+    for one in threads:
+        walks = {(row["stream"], row["page_size"]): row["walks"] for row in one["walks"]}
+        rates = (
+            format_mpki(1000 * walks[stream, BASE_PAGE] / one["instructions"])
+            if (stream, BASE_PAGE) in walks and one["instructions"]
+            else ""
+            for stream in ("fetch", "data")
+        )
+        kernel = one["kernel_seconds"]
+        gain = Gain(**one["gain"]) if one["gain"] else None
+        body.append(
+            (
+                one["name"],
+                str(one["threads"]),
+                format_count(one["instructions"]),
+                format_share(one["share"]),
+                *rates,
+                "" if kernel is None else f"{kernel:.3f} s",
+                "" if gain is None else str(gain),
+            )
+        )
+    head = (
+        "threads",
+        "number",
+        "instructions",
+        "share",
+        "code walks\nper 1000",
+        "data walks\nper 1000",
+        "system calls",
+        "saved of own time",
+    )
+    title = (
+        "Threads of all processes by name: page walks with 4 KiB pages, time in the kernel, and "
+        "the share of their own time that fewer page walks would save"
+    )
+    return Grid(title, head, tuple(body))
 
 
 def _rate(rates: Sequence[float | None] | None) -> str:

@@ -14,6 +14,7 @@ from octavo.analysis.view import (
     page_size_grid,
     process_grid,
     region_grid,
+    thread_grid,
     tlb_name,
 )
 from octavo.base.table import Grid
@@ -58,6 +59,7 @@ def render_run(document: dict[str, Any]) -> str:
         if allocations is None
         else [site_grid(allocations, size), line_grid(allocations, size)],
         process_grid=process_grid(rows, manifest, depth, programs),
+        thread_grid=thread_grid(answer),
     )
 
 
