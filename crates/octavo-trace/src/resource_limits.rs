@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A limit: its number for the kernel, its name, the option of `ulimit`, and the error that it
 /// causes.
@@ -98,9 +99,14 @@ fn or_exit(memory: *mut u8, bytes: usize) -> *mut u8 {
     memory
 }
 
-/// Allocates nothing itself.
+/// Allocates nothing itself. Of several threads that find memory full, the first one says so.
 #[cold]
 fn exit_for_memory(bytes: usize) -> ! {
+    static IS_ENDING: AtomicBool = AtomicBool::new(false);
+    while IS_ENDING.swap(true, Ordering::Relaxed) {
+        // SAFETY: a plain system call.
+        unsafe { libc::pause() };
+    }
     let mut text = [0; 256];
     let mut rest = &mut text[..];
     drop(writeln!(
