@@ -67,7 +67,7 @@ struct Code {
 }
 
 impl Code {
-    /// Before the first fetch.
+    /// Of an execution without fetches, and of one whose fetches are left out.
     const NONE: Code = Code { page: u64::MAX, row: Row(0) };
 
     #[inline(always)]
