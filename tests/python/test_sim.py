@@ -521,8 +521,8 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
     ("choices", "message"),
     [
         ({"designs": ["base4"]}, "no design `base4`: give one of base4k, .*; did you mean `base4k"),
-        ({"designs": []}, "the name of a design is empty: give one of base4k, thp"),
-        ({"designs": ["thp", ""]}, "the name of a design is empty"),
+        ({"designs": []}, "no design is named: give one of base4k, thp"),
+        ({"designs": ["thp", ""]}, "the name of a design is empty: give one of base4k, thp"),
         ({"designs": ["tps+base"]}, r"tps\+base: tps needs pages of all sizes"),
         ({"machine": "skylark"}, "there is no machine `skylark`: .*did you mean `skylake`"),
         ({"machine": "sky\udcff"}, "is not UTF-8 text"),

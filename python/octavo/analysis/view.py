@@ -27,6 +27,7 @@ from octavo.analysis.rows import (
     peak_memory_by_size,
     stream_counters,
 )
+from octavo.base.metrics import mpki
 from octavo.base.table import Grid
 from octavo.base.text import capitalised, short_path
 from octavo.base.units import (
@@ -344,8 +345,8 @@ def thread_grid(answer: dict[str, Any]) -> Grid | None:
     for one in threads:
         walks = {(row["stream"], row["page_size"]): row["walks"] for row in one["walks"]}
         rates = (
-            format_mpki(1000 * walks[stream, BASE_PAGE] / one["instructions"])
-            if (stream, BASE_PAGE) in walks and one["instructions"]
+            format_mpki(mpki(walks[stream, BASE_PAGE], one["instructions"]))
+            if (stream, BASE_PAGE) in walks
             else ""
             for stream in ("fetch", "data")
         )

@@ -243,7 +243,8 @@ def configure_sim(
         raise UsageError("two designs in Python have the same name: give them different ones.")
     if not all(names) or not names:
         known = ", ".join(name for name, _ in _core.designs())
-        raise UsageError(f"the name of a design is empty: give one of {known}.")
+        mistake = "the name of a design is empty" if names else "no design is named"
+        raise UsageError(f"{mistake}: give one of {known}.")
     check_texts(machine, *names, *settings)
     choose(timing, TIMINGS, "--timing")
     most, what = MOST_INSTRUCTIONS, "instructions"

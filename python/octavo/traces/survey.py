@@ -130,9 +130,7 @@ def _use_started_name(processes: list[dict[str, Any]], about: dict[str, Any]) ->
 
 
 def process_count(images: Iterable[Mapping[str, Any]]) -> int:
-    """The number of processes that had these images, at least one of them; an exec does not begin
-    another process.
-    """
+    """The number of processes of one or more images. An exec does not begin another process."""
     begun = sum(1 for image in images if image["began_by"] != "exec")
     return max(1, begun)
 
