@@ -14,6 +14,8 @@ mod compaction;
 pub mod hostile;
 mod khugepaged;
 mod machine_tlbs;
+#[cfg(feature = "proptest")]
+mod page_sequence;
 mod prefetch;
 mod references;
 mod reservations;

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use crate::lowest_at_start;
+pub use crate::page_sequence::page_sequence;
 
 /// One step of a [`RandomStream`].
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use octavo_trace::RegionId;
 use octavo_types::{PageNumber, PageSize, VirtAddr};
 
-use crate::stack::HoleStack;
+use crate::stack::Order;
 use crate::touches::{Rows, Touches};
 use tlb::Tlb;
 
@@ -70,7 +70,8 @@ pub struct Classes {
     config: ClassesConfig,
     tlb: Tlb,
     larger: Tlb,
-    fully: HoleStack,
+    /// The pages of a fully associative TLB.
+    fully: Order,
     /// A bitmap of the page ids that this stream has touched.
     touched: Vec<u64>,
     counts: PlaceCounts,
@@ -86,7 +87,7 @@ impl Classes {
         Classes {
             tlb: Tlb::new(config.sets_log2, config.ways),
             larger: Tlb::new(config.sets_log2, config.ways),
-            fully: HoleStack::new(config.entries()),
+            fully: Order::new(config.entries()),
             touched: Vec::new(),
             counts: HashMap::default(),
             config,
@@ -108,7 +109,14 @@ impl Classes {
             let page = rows.page(row).raw();
             let (id, larger_id) = (rows.id(row, size), rows.id(row, larger));
             let avoided = self.larger.access(larger_id, page >> self.config.larger.base_shift());
-            let in_fully = self.fully.access(id) <= self.config.entries();
+            self.fully.grow(id + 1);
+            let slot = self.fully.slot(id);
+            match slot {
+                Some(slot) => self.fully.replace(slot, id),
+                None => {
+                    self.fully.push(id);
+                }
+            }
             if self.tlb.access(id, page >> self.config.page_size.base_shift()) {
                 continue;
             }
@@ -117,7 +125,7 @@ impl Classes {
             counts.page_size += u64::from(avoided);
             if first_touch(&mut self.touched, id) {
                 counts.compulsory += 1;
-            } else if in_fully {
+            } else if slot.is_some() {
                 counts.conflict += 1;
             } else {
                 counts.capacity += 1;

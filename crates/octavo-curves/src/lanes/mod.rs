@@ -13,7 +13,7 @@ use x86::{Avx2, Avx512};
 
 /// The ids in a vector: as many as a set has ways at most.
 pub const MAX_WAYS: usize = 16;
-/// [`Machine::sharing`] counts for this many numbers of sets: 2^0 to 2^10. A *level* is the log2 of one.
+/// The numbers of sets: 2^0 to 2^10. A *level* is the log2 of one.
 pub(crate) const LEVELS: usize = 11;
 
 /// Sixteen ids, most recently used first.
@@ -33,16 +33,15 @@ impl Lanes {
 /// AVX-512.
 pub(crate) const PAGES: usize = 2 * MAX_WAYS;
 
-/// Number of these pages, the most recently used, that are kept separately as the top.
+/// Number of these pages, the most recently used, whose look-ups are counted separately.
 pub(crate) const TOP: usize = 4;
 
-/// The index bits of the pages behind the top, most recently used first. Values behind the last page are
-/// meaningless.
+/// The index bits of pages, most recently used first. Values behind the last page are meaningless.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Bits(pub [u16; PAGES]);
 
-/// The most recently used pages, in order.
+/// The most recently used pages, in order, of which the [`TOP`] first are kept separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order<'a> {
     /// The index bits of the [`TOP`] first pages, the first page lowest.
@@ -55,11 +54,21 @@ pub(crate) struct Order<'a> {
 
 /// An implementation of the operations. A set of lanes is a bit mask: bit *n* is lane *n*.
 pub(crate) trait Machine: Copy {
+    /// See [`Machine::compare`].
+    type Compared;
+
     /// The lanes that hold `id`.
     fn equal(self, lanes: &Lanes, id: u32) -> u32;
 
     /// Gives each lane in `moving` the id of the lane before it; lane 0 gets `id` if it is in `moving`.
     fn push(self, lanes: &mut Lanes, id: u32, moving: u32);
+
+    /// As [`Machine::push`], for lanes that a loop keeps in a register.
+    #[inline(always)]
+    fn pushed(self, mut lanes: Lanes, id: u32, moving: u32) -> Lanes {
+        self.push(&mut lanes, id, moving);
+        lanes
+    }
 
     /// The id in the last lane.
     fn last(self, lanes: &Lanes) -> u32;
@@ -69,6 +78,21 @@ pub(crate) trait Machine: Copy {
 
     /// As [`Machine::push`], for index bits.
     fn push_bits(self, bits: &mut Bits, value: u16, moving: u32);
+
+    /// Exchanges the first two lanes if `exchanged`.
+    fn exchange(self, lanes: &mut Lanes, exchanged: bool);
+
+    /// As [`Machine::exchange`], for index bits.
+    fn exchange_bits(self, bits: &mut Bits, exchanged: bool);
+
+    /// The lanes that hold the index bits `value`.
+    fn equal_bits(self, bits: &Bits, value: u16) -> u32;
+
+    /// How the first `lanes` index bits, or all of them, compare with `value`.
+    fn compare(self, bits: &Bits, value: u16, lanes: usize) -> Self::Compared;
+
+    /// The compared lanes that share a set at a level. Other lanes are meaningless.
+    fn sharing_at(self, compared: &Self::Compared, level: usize) -> u32;
 
     /// Number of pages of `order` in the set of a page with index bits `value`, at each level (log2 of the number
     /// of sets).
@@ -97,6 +121,12 @@ fn differing_from(
         found += usize::from(a != b);
     }
     found
+}
+
+/// The number of low index bits, at most 10, that two pages have in common.
+#[inline(always)]
+pub(crate) fn in_common(a: u16, b: u16) -> u32 {
+    (u32::from(a ^ b) | 1 << (LEVELS - 1)).trailing_zeros()
 }
 
 /// The first of some lanes; 16 if there are none.
@@ -137,8 +167,32 @@ mod tests {
         assert_eq!(machine.last(&ids), ids.0[MAX_WAYS - 1]);
 
         let is_moving = |lane: usize| moving >> lane & 1 == 1;
+        for exchanged in [false, true] {
+            let (mut other_ids, mut other_bits) = (ids, bits);
+            machine.exchange(&mut other_ids, exchanged);
+            machine.exchange_bits(&mut other_bits, exchanged);
+            if exchanged {
+                other_ids.0.swap(0, 1);
+                other_bits.0.swap(0, 1);
+            }
+            assert_eq!((other_ids.0, other_bits.0), (ids.0, bits.0));
+        }
+        let lanes_of = |is_in: &dyn Fn(u16) -> bool| {
+            let lanes = bits.0.iter().enumerate();
+            lanes.map(|(lane, held)| u32::from(is_in(*held)) << lane).sum::<u32>()
+        };
+        assert_eq!(machine.equal_bits(&bits, value), lanes_of(&|held| held == value));
+        let compared = machine.compare(&bits, value, pages);
+        for level in 0..LEVELS {
+            let sharing = machine.sharing_at(&compared, level);
+            let expected = lanes_of(&|held| held % (1 << level) == value % (1 << level));
+            let wanted = ((1u64 << pages) - 1) as u32;
+            assert_eq!(sharing & wanted, expected & wanted, "2^{level} sets");
+        }
+
         let (mut pushed, mut pulled, mut pushed_bits) = (ids, ids, bits);
         machine.push(&mut pushed, id, moving);
+        assert_eq!(machine.pushed(ids, id, moving).0, pushed.0);
         machine.pull(&mut pulled, moving);
         machine.push_bits(&mut pushed_bits, value, moving);
         for lane in 0..PAGES {

@@ -1,6 +1,6 @@
 //! For any processor: loops without branches, which compilers vectorise.
 
-use super::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, NONE, Order, PAGES, TOP};
+use super::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, NONE, Order, PAGES, TOP, in_common};
 
 /// Any processor.
 #[derive(Clone, Copy)]
@@ -35,11 +35,13 @@ static SHARED: [u64; MAX_WAYS] = {
 /// The entry of [`SHARED`] for two indexes.
 #[inline(always)]
 fn shared(a: u16, b: u16) -> u64 {
-    let common_bits = (u32::from(a ^ b) | 1 << (LEVELS - 1)).trailing_zeros() as usize;
-    SHARED[common_bits % MAX_WAYS]
+    SHARED[in_common(a, b) as usize % MAX_WAYS]
 }
 
 impl Machine for Portable {
+    /// The lanes that share a set, by level.
+    type Compared = [u32; LEVELS];
+
     #[inline(always)]
     fn equal(self, lanes: &Lanes, id: u32) -> u32 {
         // In 16-bit words, which vectors combine in fewer steps.
@@ -87,6 +89,47 @@ impl Machine for Portable {
                 *bits = if moving & lane as u16 != 0 { *moved } else { *bits };
             }
         }
+    }
+
+    #[inline(always)]
+    fn exchange(self, lanes: &mut Lanes, exchanged: bool) {
+        let [a, b, ..] = lanes.0;
+        (lanes.0[0], lanes.0[1]) = if exchanged { (b, a) } else { (a, b) };
+    }
+
+    #[inline(always)]
+    fn exchange_bits(self, bits: &mut Bits, exchanged: bool) {
+        let [a, b, ..] = bits.0;
+        (bits.0[0], bits.0[1]) = if exchanged { (b, a) } else { (a, b) };
+    }
+
+    #[inline(always)]
+    fn equal_bits(self, bits: &Bits, value: u16) -> u32 {
+        let mut found = [0u16; 2];
+        for (found, half) in found.iter_mut().zip(bits.0.chunks_exact(MAX_WAYS)) {
+            for (bits, lane) in half.iter().zip(LANE_BITS) {
+                *found |= if *bits == value { lane as u16 } else { 0 };
+            }
+        }
+        u32::from(found[0]) | u32::from(found[1]) << MAX_WAYS
+    }
+
+    #[inline(always)]
+    fn compare(self, bits: &Bits, value: u16, lanes: usize) -> [u32; LEVELS] {
+        // First the lanes by the number of bits that they have in common with the value.
+        let mut all = [0; LEVELS];
+        for (lane, bits) in bits.0.iter().take(lanes).enumerate() {
+            all[in_common(*bits, value) as usize % LEVELS] |= 1 << lane;
+        }
+        for level in (1..LEVELS).rev() {
+            all[level - 1] |= all[level];
+        }
+        all
+    }
+
+    #[inline(always)]
+    fn sharing_at(self, compared: &[u32; LEVELS], level: usize) -> u32 {
+        compared[level]
     }
 
     #[inline(always)]

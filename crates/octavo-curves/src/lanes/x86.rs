@@ -22,6 +22,17 @@ const MASKS: [u16; LEVELS] = {
     all
 };
 
+/// [`MASKS`], twice in each word, since a double word is broadcast faster than a word.
+static DOUBLE_MASKS: [u32; LEVELS] = {
+    let mut all = [0; LEVELS];
+    let mut level = 0;
+    while level < LEVELS {
+        all[level] = ((1 << level) - 1) * 0x1_0001;
+        level += 1;
+    }
+    all
+};
+
 /// A processor with AVX2.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
@@ -55,6 +66,21 @@ impl Avx2 {
         }
     }
 
+    /// The differences of all index bits from a value, so arranged that packing both vectors puts them in order.
+    #[inline(always)]
+    fn differences(self, bits: &Bits, value: u16) -> [__m256i; 2] {
+        let from: *const __m256i = bits.0.as_ptr().cast();
+        // SAFETY: there is AVX2; `bits` has the size of two vectors, and is aligned to 64 bytes.
+        unsafe {
+            let (low, high) = (_mm256_load_si256(from), _mm256_load_si256(from.add(1)));
+            let value = _mm256_set1_epi16(value as i16);
+            [
+                _mm256_xor_si256(_mm256_permute2x128_si256::<0x20>(low, high), value),
+                _mm256_xor_si256(_mm256_permute2x128_si256::<0x31>(low, high), value),
+            ]
+        }
+    }
+
     /// All bits of the lanes in the mask `lanes`, in both halves.
     #[inline(always)]
     fn masks(self, lanes: u32) -> [__m256i; 2] {
@@ -72,6 +98,9 @@ impl Avx2 {
 }
 
 impl Machine for Avx2 {
+    /// The differences.
+    type Compared = [__m256i; 2];
+
     #[inline(always)]
     fn equal(self, lanes: &Lanes, id: u32) -> u32 {
         let [low, high] = self.load(lanes);
@@ -159,6 +188,59 @@ impl Machine for Avx2 {
     }
 
     #[inline(always)]
+    fn exchange(self, lanes: &mut Lanes, exchanged: bool) {
+        let [old, high] = self.load(lanes);
+        // SAFETY: there is AVX2.
+        let low = unsafe {
+            let new = _mm256_shuffle_epi32::<0b11_10_00_01>(old);
+            let first = _mm256_set_epi64x(0, 0, 0, -i64::from(exchanged));
+            _mm256_blendv_epi8(old, new, first)
+        };
+        self.store(lanes, [low, high]);
+    }
+
+    #[inline(always)]
+    fn exchange_bits(self, bits: &mut Bits, exchanged: bool) {
+        let at: *mut __m256i = bits.0.as_mut_ptr().cast();
+        // SAFETY: there is AVX2; `bits` is longer than a vector, and is aligned to 64 bytes.
+        unsafe {
+            let old = _mm256_load_si256(at);
+            let new = _mm256_shufflelo_epi16::<0b11_10_00_01>(old);
+            let first = _mm256_setr_epi32(-i32::from(exchanged), 0, 0, 0, 0, 0, 0, 0);
+            _mm256_store_si256(at, _mm256_blendv_epi8(old, new, first));
+        }
+    }
+
+    #[inline(always)]
+    fn equal_bits(self, bits: &Bits, value: u16) -> u32 {
+        // SAFETY: there is AVX2.
+        unsafe {
+            let [low, high] = self.differences(bits, value);
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_cmpeq_epi16(low, zero);
+            let high = _mm256_cmpeq_epi16(high, zero);
+            _mm256_movemask_epi8(_mm256_packs_epi16(low, high)) as u32
+        }
+    }
+
+    #[inline(always)]
+    fn compare(self, bits: &Bits, value: u16, _: usize) -> [__m256i; 2] {
+        self.differences(bits, value)
+    }
+
+    #[inline(always)]
+    fn sharing_at(self, [low, high]: &[__m256i; 2], level: usize) -> u32 {
+        // SAFETY: there is AVX2.
+        unsafe {
+            let mask = _mm256_set1_epi32(DOUBLE_MASKS[level] as i32);
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_cmpeq_epi16(_mm256_and_si256(*low, mask), zero);
+            let high = _mm256_cmpeq_epi16(_mm256_and_si256(*high, mask), zero);
+            _mm256_movemask_epi8(_mm256_packs_epi16(low, high)) as u32
+        }
+    }
+
+    #[inline(always)]
     fn sharing(self, order: Order, value: u16) -> [u32; LEVELS] {
         let from: *const __m256i = order.bits.0.as_ptr().cast();
         // SAFETY: there is AVX2; `bits` has the size of two vectors, and is aligned to 64 bytes.
@@ -214,11 +296,37 @@ impl Avx512 {
     #[inline(always)]
     fn store(self, lanes: &mut Lanes, vector: __m512i) {
         // SAFETY: as in `load`.
-        unsafe { _mm512_store_si512(lanes.0.as_mut_ptr().cast(), vector) }
+        unsafe { self.write(lanes.0.as_mut_ptr().cast(), vector) }
+    }
+
+    /// The lanes of [`Machine::push`].
+    #[inline(always)]
+    fn moved(self, lanes: &Lanes, id: u32, moving: u32) -> __m512i {
+        let old = self.load(lanes);
+        // SAFETY: there is AVX-512.
+        unsafe {
+            let id = _mm512_set1_epi32(id as i32);
+            _mm512_mask_alignr_epi32::<15>(old, moving as u16, old, id)
+        }
+    }
+
+    /// Writes a whole vector. Unless the write is volatile, a compiler may write only the lanes that change, under a mask,
+    /// and after such a write the next load of the vector waits until the write has reached the cache.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be valid for the write of a vector, and aligned to 64 bytes.
+    #[inline(always)]
+    unsafe fn write(self, to: *mut __m512i, vector: __m512i) {
+        // SAFETY: as promised.
+        unsafe { to.write_volatile(vector) }
     }
 }
 
 impl Machine for Avx512 {
+    /// The differences.
+    type Compared = __m512i;
+
     #[inline(always)]
     fn equal(self, lanes: &Lanes, id: u32) -> u32 {
         let lanes = self.load(lanes);
@@ -228,13 +336,15 @@ impl Machine for Avx512 {
 
     #[inline(always)]
     fn push(self, lanes: &mut Lanes, id: u32, moving: u32) {
-        let old = self.load(lanes);
-        // SAFETY: there is AVX-512.
-        let new = unsafe {
-            let id = _mm512_set1_epi32(id as i32);
-            _mm512_mask_alignr_epi32::<15>(old, moving as u16, old, id)
-        };
-        self.store(lanes, new);
+        self.store(lanes, self.moved(lanes, id, moving));
+    }
+
+    #[inline(always)]
+    fn pushed(self, mut lanes: Lanes, id: u32, moving: u32) -> Lanes {
+        let new = self.moved(&lanes, id, moving);
+        // SAFETY: there is AVX-512; `lanes` has the size of a vector, and is aligned to 64 bytes.
+        unsafe { _mm512_store_si512(lanes.0.as_mut_ptr().cast(), new) };
+        lanes
     }
 
     #[inline(always)]
@@ -264,7 +374,55 @@ impl Machine for Avx512 {
             let below = _mm512_alignr_epi32::<15>(old, _mm512_set1_epi16(value as i16));
             let pushed =
                 _mm512_or_si512(_mm512_srli_epi32::<16>(below), _mm512_slli_epi32::<16>(old));
-            _mm512_store_si512(at, _mm512_mask_mov_epi16(old, moving, pushed));
+            self.write(at, _mm512_mask_mov_epi16(old, moving, pushed));
+        }
+    }
+
+    #[inline(always)]
+    fn exchange(self, lanes: &mut Lanes, exchanged: bool) {
+        let old = self.load(lanes);
+        let first = u16::from(exchanged) * 0b11;
+        // SAFETY: there is AVX-512.
+        let new = unsafe { _mm512_mask_shuffle_epi32::<0b11_10_00_01>(old, first, old) };
+        self.store(lanes, new);
+    }
+
+    #[inline(always)]
+    fn exchange_bits(self, bits: &mut Bits, exchanged: bool) {
+        let at: *mut __m512i = bits.0.as_mut_ptr().cast();
+        let first = u32::from(exchanged) * 0b11;
+        // SAFETY: there is AVX-512; `bits` has the size of a vector, and is aligned to 64 bytes.
+        unsafe {
+            let old = _mm512_load_si512(at);
+            let new = _mm512_mask_shufflelo_epi16::<0b11_10_00_01>(old, first, old);
+            self.write(at, new);
+        }
+    }
+
+    #[inline(always)]
+    fn equal_bits(self, bits: &Bits, value: u16) -> u32 {
+        // SAFETY: there is AVX-512; `bits` has the size of a vector, and is aligned to 64 bytes.
+        unsafe {
+            let bits = _mm512_load_si512(bits.0.as_ptr().cast());
+            _mm512_cmpeq_epi16_mask(bits, _mm512_set1_epi16(value as i16))
+        }
+    }
+
+    #[inline(always)]
+    fn compare(self, bits: &Bits, value: u16, _: usize) -> __m512i {
+        // SAFETY: there is AVX-512; `bits` has the size of a vector, and is aligned to 64 bytes.
+        unsafe {
+            let bits = _mm512_load_si512(bits.0.as_ptr().cast());
+            _mm512_xor_si512(bits, _mm512_set1_epi16(value as i16))
+        }
+    }
+
+    #[inline(always)]
+    fn sharing_at(self, differences: &__m512i, level: usize) -> u32 {
+        // SAFETY: there is AVX-512.
+        unsafe {
+            let mask = _mm512_set1_epi32(DOUBLE_MASKS[level] as i32);
+            _mm512_testn_epi16_mask(*differences, mask)
         }
     }
 

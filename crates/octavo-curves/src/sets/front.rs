@@ -66,19 +66,4 @@ impl Front {
         self.pages = (self.pages + usize::from(is_page)).min(MOST);
         (last != NONE).then(|| Page::new(last, u32::from(last_bits)))
     }
-
-    /// The pages, the last used first.
-    pub fn iter(&self) -> impl Iterator<Item = Page> + '_ {
-        (0..self.pages).map(|at| {
-            Page::new(self.ids[at / MAX_WAYS].0[at % MAX_WAYS], u32::from(self.bits.0[at]))
-        })
-    }
-
-    /// Keeps only the first `pages` pages.
-    pub fn truncate(&mut self, pages: usize) {
-        for at in pages..MOST {
-            self.ids[at / MAX_WAYS].0[at % MAX_WAYS] = NONE;
-        }
-        self.pages = self.pages.min(pages);
-    }
 }

@@ -1,11 +1,13 @@
 //! The lists of all sets, for every number of sets.
 
-use super::misses::Misses;
-use super::pages::Page;
-use crate::lanes::{LEVELS, Lanes, NONE};
+use crate::lanes::{LEVELS, Lanes, MAX_WAYS, Machine, NONE, first, from_first, up_to_first};
 
-/// A list of ids for each set, at each level (log2 of the number of sets).
-pub(super) struct Lists(Box<[Lanes; 1 << LEVELS]>);
+/// A list of ids for each set, at each level (log2 of the number of sets): the pages of the set, most recently used
+/// first, or those of them that an order common to all sets no longer holds.
+///
+/// An invalidated entry leaves a hole, which is the same as a position that was never filled. A miss
+/// fills the topmost hole of a set before it evicts.
+pub(crate) struct Lists(Box<[Lanes; 1 << LEVELS]>);
 
 impl Lists {
     /// Empty sets.
@@ -26,24 +28,35 @@ impl Lists {
         self.0.fill(Lanes::EMPTY);
     }
 
-    /// Turns all entries of the id of `page` into holes. Its index bits are among the 2^`indexes_log2` values
-    /// from those of `page` on. `before` returns the number of entries before the list of a level and set.
-    pub fn invalidate(
-        &mut self,
-        page: Page,
-        indexes_log2: u8,
-        before: impl Fn(usize, u32) -> usize,
-        invalidated: &mut Misses,
-    ) {
-        for level in 0..LEVELS {
-            let count = 1 << level.min(usize::from(indexes_log2));
-            for set in (0..count).map(|set| (page.index_bits() & !(count - 1)) + set) {
-                let list = self.set(level, set);
-                if let Some(at) = list.0.iter().position(|id| *id == page.id()) {
-                    list.0[at] = NONE;
-                    invalidated.add(level, before(level, set) + at, 1);
-                }
-            }
+    /// Adds a page that leaves the common order. The last page of the list leaves it.
+    #[inline(always)]
+    pub fn push<M: Machine>(&mut self, machine: M, level: usize, index: u32, id: u32) {
+        machine.push(self.set(level, index), id, u32::MAX);
+    }
+
+    /// Removes an id because its page is used, which puts it into the common order, and returns its position in the
+    /// list, or 16 if it is absent.
+    ///
+    /// Since one more page now comes before the list, the ids below this one keep their positions in the
+    /// set. If there is a hole above the id, or the id is absent, that hole is filled by the ids above it:
+    /// the list closes up there, and the id's own position becomes a hole.
+    #[inline(always)]
+    pub fn remove<M: Machine>(&mut self, machine: M, level: usize, index: u32, id: u32) -> usize {
+        let list = self.set(level, index);
+        let at = machine.equal(list, id);
+        let ends = at | machine.equal(list, NONE);
+        if at & !up_to_first(ends) != 0 {
+            list.0[first(at) % MAX_WAYS] = NONE;
         }
+        machine.pull(list, from_first(ends));
+        first(at)
+    }
+
+    /// Turns the entry of an id, if there is one, into a hole, and returns its position in the list.
+    pub fn invalidate(&mut self, level: usize, index: u32, id: u32) -> Option<usize> {
+        let list = self.set(level, index);
+        let at = list.0.iter().position(|other| *other == id)?;
+        list.0[at] = NONE;
+        Some(at)
     }
 }

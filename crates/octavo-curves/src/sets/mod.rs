@@ -7,7 +7,6 @@
 //! splits every set of the level before in two, [`scattered`] for any index.
 
 mod front;
-mod holes;
 mod index;
 mod lists;
 mod misses;
@@ -23,14 +22,16 @@ use octavo_types::{Instructions, PageSize};
 
 use crate::lanes::{LEVELS, MAX_WAYS, Machine, Work, run};
 use crate::touches::{CHUNK_TOUCHES, Filter, Kernel, Rows, Touches};
+use misses::Misses;
 use nested::Nested;
 use pages::Pages;
 use scattered::Scattered;
 
-pub(crate) use holes::HoleSets;
 pub use index::SetIndex;
-pub(crate) use misses::Misses;
+pub(crate) use lists::Lists;
+pub(crate) use misses::{Counts, POSITIONS};
 pub use single::SingleSets;
+pub(crate) use top::{AtTop, NOT_BEFORE};
 
 /// log2 of the most sets. A *level* is the log2 of a number of sets.
 pub const MAX_SETS_LOG2: u8 = LEVELS as u8 - 1;
@@ -80,7 +81,7 @@ impl Sets {
             pages: Pages::new(page_size, index, MAX_SETS_LOG2),
             filter: Filter::default(),
             engine: match index {
-                SetIndex::Bits { .. } => Engine::Nested(Nested::new(instructions)),
+                SetIndex::Bits { .. } => Engine::Nested(Nested::new()),
                 SetIndex::Xor => Engine::Scattered(Scattered::new()),
             },
             misses: Misses::default(),

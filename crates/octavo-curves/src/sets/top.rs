@@ -2,11 +2,12 @@
 
 use std::hint::select_unpredictable as select;
 
+use super::misses::Counts;
 use super::pages::Page;
-use crate::lanes::TOP;
+use crate::lanes::{LEVELS, TOP};
 
 /// By the place of the page found: all bits of the pages that are not before it.
-const AT: [u32; 4] = [0xfff, 0xff0, 0xf00, 0];
+pub(crate) const NOT_BEFORE: [u32; TOP] = [0xfff, 0xff0, 0xf00, 0];
 /// Not found in the top.
 const NOWHERE: u32 = 1 << 12;
 
@@ -22,8 +23,8 @@ impl Top {
         let [a, b, c, d] = self.0;
         let (is_a, is_b, is_c, is_d) = (page == a, page == b, page == c, page == d);
         // Without branches, since the place of the page cannot be predicted.
-        let at = select(is_c, AT[2], select(is_d, AT[3], NOWHERE));
-        let at = select(is_b, AT[1], select(is_a, AT[0], at));
+        let at = select(is_c, NOT_BEFORE[2], select(is_d, NOT_BEFORE[3], NOWHERE));
+        let at = select(is_b, NOT_BEFORE[1], select(is_a, NOT_BEFORE[0], at));
         if at == NOWHERE {
             return None;
         }
@@ -40,7 +41,7 @@ impl Top {
         let [a, b, ..] = self.0;
         let is_odd = times % 2 == 1;
         (self.0[0], self.0[1]) = (select(is_odd, b, a), select(is_odd, a, b));
-        (a.in_common(b) | AT[1]) as usize
+        (a.in_common(b) | NOT_BEFORE[1]) as usize
     }
 
     /// The pages, without empty places.
@@ -64,9 +65,10 @@ impl Top {
     }
 }
 
-/// Counts of look-ups by the result of [`Top::find`].
+/// Counts of look-ups of one of the four pages used last, by what it has in common with those before it: the result of
+/// [`Top::find`].
 #[derive(Clone, Debug)]
-pub(super) struct AtTop([u64; NOWHERE as usize]);
+pub(crate) struct AtTop([u64; NOWHERE as usize]);
 
 impl Default for AtTop {
     fn default() -> Self {
@@ -81,14 +83,23 @@ impl AtTop {
         self.0[found % self.0.len()] += times;
     }
 
-    /// The non-zero counts, with their results of [`Top::find`].
-    pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.0.iter().copied().enumerate().filter(|(_, times)| *times > 0)
+    /// The look-ups by the number of pages that were used since.
+    pub fn by_place(&self) -> [u64; TOP] {
+        let mut by_place = [0; TOP];
+        for (found, times) in self.0.iter().enumerate() {
+            by_place[(0..3).filter(|other| found >> (4 * other) & 15 != 15).count()] += times;
+        }
+        by_place
     }
-}
 
-/// The position of a page in its set, with 2^`level` sets, from the result of [`Top::find`].
-pub(super) fn position(found: usize, level: usize) -> usize {
-    let common = (0..3).map(|other| found >> (4 * other) & 15);
-    common.filter(|common| *common != 15 && *common >= level).count()
+    /// Adds the look-ups to counts by position.
+    pub fn add_to(&self, counts: &mut Counts) {
+        for (found, times) in self.0.iter().enumerate().filter(|(_, times)| **times > 0) {
+            for level in 0..LEVELS {
+                let common = (0..3).map(|other| found >> (4 * other) & 15);
+                let share = |common: &usize| *common != 15 && *common >= level;
+                counts.add(level, common.filter(share).count(), *times);
+            }
+        }
+    }
 }

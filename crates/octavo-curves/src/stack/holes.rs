@@ -1,5 +1,5 @@
 //! One LRU stack whose entries may be invalidated: fully associative TLBs of all sizes at once for
-//! two page sizes.
+//! two page sizes. It holds the pages behind an order of the last uses that is kept elsewhere.
 //!
 //! An invalidated entry leaves a *hole* at its depth. Every TLB that held the entry then has a free entry,
 //! which the next fill uses without an eviction. So an insertion pushes entries down only to the topmost
@@ -30,37 +30,43 @@ impl HoleStack {
         HoleStack { order: Order::new(max_entries), holes: Holes::new() }
     }
 
-    /// Uses `id` (dense numbers; not `u32::MAX`). Returns its old depth: all TLBs of fewer entries missed.
-    /// `u32::MAX` is a miss in all TLBs.
+    /// Removes `id` (dense numbers; not `u32::MAX`) because it is used, and from now on is in the order that comes before
+    /// this stack. Returns its old depth, or `u32::MAX` if it was absent. It must come back by [`HoleStack::push`] before
+    /// it is looked for again.
     #[inline]
-    pub fn access(&mut self, id: u32) -> u32 {
+    pub fn remove(&mut self, id: u32) -> u32 {
+        self.order.grow(id + 1);
+        let slot = self.order.slot(id);
+        let depth = slot.map_or(u32::MAX, |slot| self.order.depth(slot));
+        match slot {
+            // Another page comes before the stack: those below the removed one keep their depths.
+            Some(slot) if self.holes.after_top <= slot => self.order.free(slot),
+            _ => {
+                if self.holes.after_top > 0 {
+                    self.fill_top();
+                }
+                if let Some(slot) = slot {
+                    self.order.disown(slot);
+                    self.holes.insert(slot);
+                }
+            }
+        }
+        depth
+    }
+
+    /// Adds `id`, which leaves the order that comes before this stack.
+    #[inline]
+    pub fn push(&mut self, id: u32) {
         self.order.grow(id + 1);
         if self.order.is_full() {
             self.close_gaps();
         }
-        let Some(slot) = self.order.slot(id) else {
-            if self.holes.after_top > 0 {
-                self.fill_top();
-            }
-            self.order.push(id);
-            return u32::MAX;
-        };
-        let depth = self.order.depth(slot);
-        if depth == 1 {
-            return 1;
+        let dropped = self.order.push(id);
+        if let Some(dropped) = dropped
+            && self.holes.after_top > 0
+        {
+            self.holes.remove(dropped);
         }
-        if self.holes.after_top > slot {
-            self.fill_top();
-            self.order.disown(slot);
-            self.holes.insert(slot);
-            self.order.push(id);
-        } else if depth == 2 {
-            // The pages are adjacent, so that exchanging them saves a slot.
-            self.order.exchange(slot);
-        } else {
-            self.order.replace(slot, id);
-        }
-        depth
     }
 
     /// Invalidates `id`. Returns its old depth: TLBs of at least this many entries held it. 0 if no TLB did.
@@ -91,7 +97,7 @@ impl HoleStack {
     fn fill_top(&mut self) {
         let top = self.holes.after_top - 1;
         self.order.free(top);
-        self.holes.remove_top();
+        self.holes.remove(top);
     }
 }
 
@@ -111,10 +117,10 @@ impl Holes {
         self.after_top = self.after_top.max(slot + 1);
     }
 
-    fn remove_top(&mut self) {
-        let top = self.after_top - 1;
-        let word = top as usize / 64;
-        self.words[word] &= !(1 << (top % 64));
+    /// Removes a slot, which need not be a hole.
+    fn remove(&mut self, slot: u32) {
+        let word = slot as usize / 64;
+        self.words[word] &= !(1 << (slot % 64));
         if self.words[word] == 0 {
             self.summary[word / 64] &= !(1 << (word % 64));
         }
@@ -128,6 +134,8 @@ impl Holes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use octavo_oracle::NaiveTlb;
     use octavo_types::PageNumber;
@@ -151,9 +159,43 @@ mod tests {
         prop::collection::vec(step, 1..5000)
     }
 
+    /// A stack with the last pages before it, the last one first.
+    struct Behind {
+        recent: VecDeque<u32>,
+        most_recent: usize,
+        stack: HoleStack,
+    }
+
+    impl Behind {
+        /// Uses a page, and returns its old depth.
+        fn access(&mut self, id: u32) -> u32 {
+            let at = self.recent.iter().position(|other| *other == id);
+            let depth = match at {
+                Some(at) => at as u32 + 1,
+                None => self.stack.remove(id).saturating_add(self.recent.len() as u32),
+            };
+            at.map(|at| self.recent.remove(at));
+            self.recent.push_front(id);
+            if self.recent.len() > self.most_recent {
+                self.recent.pop_back().into_iter().for_each(|id| self.stack.push(id));
+            }
+            depth
+        }
+
+        /// Invalidates a page, and returns its old depth, or 0.
+        fn invalidate(&mut self, id: u32) -> u32 {
+            if let Some(at) = self.recent.iter().position(|other| *other == id) {
+                self.recent.drain(at..).rev().for_each(|id| self.stack.push(id));
+            }
+            let depth = self.stack.invalidate(id);
+            if depth == 0 { 0 } else { depth + self.recent.len() as u32 }
+        }
+    }
+
     /// Compares with a naive TLB of each number of entries.
-    fn compare(max_entries: u32, entries: &[u32], steps: &[Step]) {
-        let mut stack = HoleStack::new(max_entries);
+    fn compare(max_entries: u32, most_recent: usize, entries: &[u32], steps: &[Step]) {
+        let stack = HoleStack::new(max_entries);
+        let mut stack = Behind { recent: VecDeque::new(), most_recent, stack };
         let mut tlbs: Vec<(u32, NaiveTlb)> =
             entries.iter().map(|entries| (*entries, NaiveTlb::new(*entries as usize))).collect();
         for step in steps {
@@ -183,9 +225,10 @@ mod tests {
         fn every_depth_equals_a_tlb_of_that_size(
             (max_entries, steps) in (1u32..40, 1u32..60)
                 .prop_flat_map(|(entries, ids)| (Just(entries), steps(ids))),
+            most_recent in 0usize..10,
         ) {
             let all: Vec<u32> = (1..=max_entries).collect();
-            compare(max_entries, &all, &steps);
+            compare(max_entries, most_recent, &all, &steps);
         }
 
         /// Enough pages and holes to fill many words.
@@ -193,8 +236,9 @@ mod tests {
         fn deep_stacks_with_holes_are_exact(
             (max_entries, steps) in (200u32..1200, 100u32..1500)
                 .prop_flat_map(|(entries, ids)| (Just(entries), steps(ids))),
+            most_recent in 0usize..40,
         ) {
-            compare(max_entries, &[1, 5, 64, 130, 199, max_entries - 1, max_entries], &steps);
+            compare(max_entries, most_recent, &[1, 5, 64, 130, 199, max_entries - 1, max_entries], &steps);
         }
     }
 }

@@ -135,26 +135,16 @@ impl Order {
         self.stamps[owner as usize] = LONG_AGO;
     }
 
-    /// Exchanges the page of a slot with that of the newest slot.
-    #[inline(always)]
-    pub fn exchange(&mut self, slot: u32) {
-        let newest = self.next - 1;
-        self.owners.swap(slot as usize, newest as usize);
-        for slot in [slot, newest] {
-            let owner = self.owners[slot as usize];
-            self.stamps[owner as usize] = self.base + slot;
-        }
-    }
-
     /// Whether the next page needs [`Order::close_gaps`] first.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.next == self.limit
     }
 
-    /// Inserts a page that is not in the order as the newest. Drops the oldest page if the order is full.
+    /// Inserts a page that is not in the order as the newest. Drops the oldest slot if the order is full, and returns
+    /// it.
     #[inline(always)]
-    pub fn push(&mut self, id: u32) {
+    pub fn push(&mut self, id: u32) -> Option<u32> {
         if self.is_full() {
             self.close_gaps();
         }
@@ -167,9 +157,7 @@ impl Order {
         }
         self.own_next(id);
         self.len += 1;
-        if self.len > self.capacity {
-            self.drop_oldest();
-        }
+        (self.len > self.capacity).then(|| self.drop_oldest())
     }
 
     /// [Frees](Order::free) a slot and [pushes](Order::push) a page.
@@ -178,7 +166,8 @@ impl Order {
         let (from, to) = (word_of(slot), word_of(self.next));
         if self.is_full() || from / GROUP_WORDS != to / GROUP_WORDS {
             self.free(slot);
-            return self.push(id);
+            self.push(id);
+            return;
         }
         self.taken[from] &= !(1 << (slot % WORD_SLOTS));
         self.taken[to] |= 1 << (self.next % WORD_SLOTS);
@@ -195,9 +184,9 @@ impl Order {
         self.next += 1;
     }
 
-    /// Drops the oldest page; its stamp then lies before `oldest`. There must be one.
+    /// Drops the oldest slot; the stamp of its page then lies before `oldest`. There must be one. Returns it.
     #[inline(always)]
-    fn drop_oldest(&mut self) {
+    fn drop_oldest(&mut self) -> u32 {
         let mut ahead = self.taken[word_of(self.oldest)] >> (self.oldest % WORD_SLOTS);
         while ahead == 0 {
             self.oldest += WORD_SLOTS - self.oldest % WORD_SLOTS;
@@ -208,6 +197,7 @@ impl Order {
         self.taken[word_of(self.oldest)] &= !(1 << (self.oldest % WORD_SLOTS));
         self.oldest += 1;
         self.len -= 1;
+        self.oldest - 1
     }
 
     /// Moves all taken slots to the front, with no free one between.

@@ -100,13 +100,13 @@ impl Work for LookUps<'_> {
             let found = machine.equal(&last, id);
             stack.swaps[swaps] = (id, machine.last(&last));
             swaps += usize::from(found == 0);
-            machine.push(&mut last, id, up_to_first(found));
+            last = machine.pushed(last, id, up_to_first(found));
             let apart = id != newest;
             stack.found[first(found)] += 1;
             stack.found[usize::from(apart)] += u64::from(alternations);
             // An odd number of alternations exchanges the two pages.
             let exchanged = apart && alternations % 2 == 1;
-            machine.push(&mut last, newest, if exchanged { 0b11 } else { 0 });
+            last = machine.pushed(last, newest, if exchanged { 0b11 } else { 0 });
             newest = if exchanged { newest } else { id };
         }
         stack.last = last;

@@ -79,6 +79,13 @@ impl Touch {
         self.at == first.at | SPILLED && self.at != first.at
     }
 
+    /// Whether it is of the page and the kind of another touch, and neither begins with the second half of a reference.
+    #[inline(always)]
+    pub fn repeats(&self, other: &Touch) -> bool {
+        let flags = (self.at ^ other.at) & FETCHED | (self.at | other.at) & SPILLED;
+        self.row == other.row && flags == 0
+    }
+
     /// The time of the last reference of the touch before, in the units of [`Touch::at_refs`]; -1 is the last
     /// reference of the batch before.
     #[inline(always)]

@@ -8,80 +8,71 @@ use super::page::Page;
 pub struct Step {
     /// The page.
     pub page: Page,
-    /// The previous page; meaningless in the first step.
-    pub before: Page,
     /// Number of uses in alternation, beginning with the previous page. 0 in the first step.
     pub alternations: u32,
-}
-
-impl Step {
-    /// The alternations, if the two pages differ: two blocks may lie in one large page.
-    #[inline(always)]
-    pub fn alternations_of_pages(&self) -> u32 {
-        if self.page.id == self.before.id { 0 } else { self.alternations }
-    }
-
-    /// The kinds of the two pages: 1 is large.
-    #[inline(always)]
-    pub fn kinds(&self) -> [usize; 2] {
-        [self.page, self.before].map(|page| usize::from(page.is_large()))
-    }
 }
 
 /// Pending steps, so that every TLB processes many at a time.
 #[derive(Debug)]
 pub struct Steps {
-    /// A buffer of [`MOST`] steps.
+    /// A buffer of [`ROOM`] steps.
     steps: Box<[Step]>,
     len: usize,
-    last: Page,
-    /// [`Page::key`] of the last page and of the page before it.
-    keys: [u64; 2],
+    /// The last page, and the page before it.
+    last: [Page; 2],
 }
 
-/// Capacity in steps, which fit in the first-level cache. In tests it is small enough to be reached.
-const MOST: usize = if cfg!(test) { 8 } else { 512 };
-
-/// No page.
-const NO_PAGE: Page = Page { id: u32::MAX, block: u32::MAX, number: 0 };
+/// Room for steps, which fit in the first-level cache. In tests it is small enough to be reached.
+const ROOM: usize = if cfg!(test) { 16 } else { 512 };
+/// Steps from which they must be processed: one touch appends fewer than the rest.
+const MOST: usize = ROOM - 8;
 
 impl Default for Steps {
     fn default() -> Self {
-        let none = Step { page: NO_PAGE, before: NO_PAGE, alternations: 0 };
-        Steps { steps: vec![none; MOST].into(), len: 0, last: NO_PAGE, keys: [u64::MAX; 2] }
+        let none = Step { page: Page::NONE, alternations: 0 };
+        Steps { steps: vec![none; ROOM].into(), len: 0, last: [Page::NONE; 2] }
     }
 }
 
 impl Steps {
-    /// Appends a use of a page. The steps must not be full. Returns whether they are full now.
+    /// Appends a use of a page. Returns whether the steps must be processed before the next touch.
     ///
     /// In any LRU TLB, a use of the page before the last only exchanges these two.
     #[inline(always)]
     pub fn push(&mut self, page: Page) -> bool {
-        let key = page.key();
-        let [last, before] = self.keys;
-        if key == last {
+        let [last, before] = self.last;
+        if page == last {
             return false;
         }
         // Alternation cannot be predicted, so there is no branch on it.
-        let alternates = key == before;
-        let (next, current) = (self.len % MOST, self.len.wrapping_sub(1) % MOST);
+        let alternates = page == before;
+        let (next, current) = (self.len % ROOM, self.len.wrapping_sub(1) % ROOM);
         self.steps[current].alternations += u32::from(alternates);
         // Overwritten by the next step in case of an alternation.
-        self.steps[next] = Step { page, before: self.last, alternations: 0 };
+        self.steps[next] = Step { page, alternations: 0 };
         self.len += usize::from(!alternates);
-        (self.keys, self.last) = ([key, last], page);
-        self.len == MOST
+        self.last = [page, last];
+        debug_assert!(self.len < ROOM, "one touch has too many steps");
+        self.len >= MOST
+    }
+
+    /// Appends uses of the last two pages in alternation, `times` times in all. They must differ.
+    #[inline(always)]
+    pub fn alternate(&mut self, times: u32) {
+        self.steps[self.len.wrapping_sub(1) % ROOM].alternations += times;
+        if times % 2 == 1 {
+            self.last.swap(0, 1);
+        }
     }
 
     /// The steps.
     #[inline(always)]
-    pub fn iter(&self) -> impl Iterator<Item = &Step> {
-        self.steps[..self.len].iter()
+    pub fn all(&self) -> &[Step] {
+        &self.steps[..self.len]
     }
 
     /// Drops the steps, and the last pages.
     pub fn clear(&mut self) {
-        (self.len, self.last, self.keys) = (0, NO_PAGE, [u64::MAX; 2]);
+        (self.len, self.last) = (0, [Page::NONE; 2]);
     }
 }

@@ -21,8 +21,8 @@ pub struct Chunks {
     numbers: Vec<u64>,
     /// The number of blocks ever touched, by chunk.
     touched: Vec<u32>,
-    /// A list for each chunk of the blocks looked up since the chunk last changed, so that a change costs no
-    /// more than the look-ups since the last one: the first block by chunk.
+    /// A list for each chunk of the blocks looked up since the chunk last changed, so that a change invalidates no more
+    /// pages than there were look-ups since the last one: the first block by chunk.
     first_in_use: Vec<u32>,
     /// The next block in the list, by block.
     next_in_use: Vec<u32>,
@@ -73,36 +73,37 @@ impl Chunks {
         self.touched[chunk as usize]
     }
 
-    /// The page of a block, which the caller looks up.
-    #[inline(always)]
-    pub fn page(&mut self, block: u32, chunk: u32, is_large: bool) -> Page {
-        if self.next_in_use[block as usize] == UNLISTED {
-            let first = &mut self.first_in_use[chunk as usize];
-            self.next_in_use[block as usize] = std::mem::replace(first, block);
-        }
-        let id = if is_large { 2 * chunk + 1 } else { 2 * block };
-        Page { id, block, number: self.numbers[block as usize] }
+    /// The page number of each block.
+    pub fn numbers(&self) -> &[u64] {
+        &self.numbers
     }
 
-    /// Invalidates the entries of a chunk that was promoted or demoted, which have the other size, in all TLBs.
+    /// Adds a block that is looked up to the list of its chunk.
+    #[inline(always)]
+    pub fn list(&mut self, block: u32) {
+        if self.next_in_use[block as usize] == UNLISTED {
+            let first = &mut self.first_in_use[self.of_blocks[block as usize] as usize];
+            self.next_in_use[block as usize] = std::mem::replace(first, block);
+        }
+    }
+
+    /// Invalidates the entries of a chunk that was promoted or demoted, which have the other size, in all TLBs. There
+    /// must be no pending steps.
     pub fn changed(&mut self, chunk: u32, is_large: bool, groups: &mut [Group]) {
-        groups.iter_mut().for_each(|group| group.cores.process_steps());
-        let mut block = std::mem::replace(&mut self.first_in_use[chunk as usize], END);
-        let mut last = None;
+        let mut invalidate = |page: Page| {
+            let number = self.numbers[page.block as usize];
+            groups.iter_mut().for_each(|group| group.cores.invalidate(page, number));
+        };
+        let first = std::mem::replace(&mut self.first_in_use[chunk as usize], END);
+        if !is_large && first != END {
+            invalidate(Page::new(first, chunk, true));
+        }
+        let mut block = first;
         while block != END {
-            let number = self.numbers[block as usize];
             if is_large {
-                let page = Page { id: 2 * block, block, number };
-                groups.iter_mut().for_each(|group| group.cores.invalidate_small(page));
-            } else {
-                let page = Page { id: 2 * chunk + 1, block, number };
-                groups.iter_mut().for_each(|group| group.cores.invalidate_block(page));
-                last = Some(page);
+                invalidate(Page::new(block, chunk, false));
             }
             block = std::mem::replace(&mut self.next_in_use[block as usize], UNLISTED);
-        }
-        if let Some(page) = last {
-            groups.iter_mut().for_each(|group| group.cores.invalidate_large(page));
         }
     }
 }

@@ -38,10 +38,8 @@ impl Cores {
         }
     }
 
-    /// Switches to core `number`.
+    /// Switches to core `number`. The running one must have no pending steps.
     pub fn run(&mut self, number: usize) {
-        // A core that does not run must have no pending steps when entries are invalidated.
-        self.process_steps();
         if number >= self.others.len() {
             self.others.resize_with(number + 1, || None);
         }
@@ -54,52 +52,29 @@ impl Cores {
         self.number = number;
     }
 
-    /// Empties the TLBs of the running core.
-    pub fn clear_running(&mut self) {
-        self.running.tlbs.clear();
-    }
-
     /// Empties the TLBs of core `number`, which does not run.
     pub fn clear(&mut self, number: usize) {
         let core = self.others.get_mut(number).and_then(Option::as_mut);
         core.into_iter().for_each(|core| core.tlbs.clear());
     }
 
-    /// Looks up a page.
+    /// The TLBs of the running core.
     #[inline(always)]
-    pub fn page(&mut self, page: Page) {
-        self.running.tlbs.page(page);
+    pub fn running(&mut self) -> &mut Tlbs {
+        &mut self.running.tlbs
     }
 
-    /// Counts look-ups of large pages, or of small pages.
-    #[inline(always)]
-    pub fn count(&mut self, is_large: bool, lookups: u64) {
-        self.running.lookups[usize::from(is_large)] += lookups;
+    /// Counts look-ups on the running core, of small pages and of large ones.
+    pub fn count(&mut self, lookups: [u64; 2]) {
+        for (counted, lookups) in self.running.lookups.iter_mut().zip(lookups) {
+            *counted += lookups;
+        }
     }
 
-    /// As [`Tlbs::process_steps`].
-    pub fn process_steps(&mut self) {
-        self.running.tlbs.process_steps();
-    }
-
-    /// As [`Tlbs::invalidate_small`].
-    pub fn invalidate_small(&mut self, page: Page) {
-        self.each(|tlbs| tlbs.invalidate_small(page));
-    }
-
-    /// As [`Tlbs::invalidate_block`].
-    pub fn invalidate_block(&mut self, page: Page) {
-        self.each(|tlbs| tlbs.invalidate_block(page));
-    }
-
-    /// As [`Tlbs::invalidate_large`].
-    pub fn invalidate_large(&mut self, page: Page) {
-        self.each(|tlbs| tlbs.invalidate_large(page));
-    }
-
-    fn each(&mut self, mut invalidate: impl FnMut(&mut Tlbs)) {
-        invalidate(&mut self.running.tlbs);
-        self.others.iter_mut().flatten().for_each(|core| invalidate(&mut core.tlbs));
+    /// As [`Tlbs::invalidate`], on every core.
+    pub fn invalidate(&mut self, page: Page, number: u64) {
+        self.running.tlbs.invalidate(page, number);
+        self.others.iter_mut().flatten().for_each(|core| core.tlbs.invalidate(page, number));
     }
 
     /// The results of each core, by number; empty for a core that never ran.

@@ -41,19 +41,27 @@ impl Group {
         }
     }
 
-    /// Looks up a page, if references of the kind are looked up.
+    /// Looks up a page, if references of the kind are looked up. Returns whether the steps must be processed before the
+    /// next touch.
     #[inline(always)]
-    pub fn page(&mut self, kind: usize, page: Page) {
-        if self.looks_up[kind] {
-            self.cores.page(page);
+    pub fn page(&mut self, kind: usize, page: Page) -> bool {
+        self.looks_up[kind] && self.cores.running().page(page)
+    }
+
+    /// Looks up the last two pages in alternation, `times` times in all, if references of both kinds are looked up.
+    /// (Otherwise the same page is the last one all the time.)
+    #[inline(always)]
+    pub fn alternate(&mut self, kinds: [usize; 2], times: u32) {
+        if kinds.iter().all(|kind| self.looks_up[*kind]) {
+            self.cores.running().alternate(times);
         }
     }
 
-    /// Counts look-ups, if references of the kind are looked up.
-    #[inline(always)]
-    pub fn count(&mut self, kind: usize, is_large: bool, lookups: u64) {
-        if self.looks_up[kind] {
-            self.cores.count(is_large, lookups);
+    /// Counts look-ups by kind, of small pages and of large ones.
+    pub fn count(&mut self, lookups: [[u64; 2]; KINDS]) {
+        for (lookups, _) in lookups.into_iter().zip(self.looks_up).filter(|(_, looks_up)| *looks_up)
+        {
+            self.cores.count(lookups);
         }
     }
 }

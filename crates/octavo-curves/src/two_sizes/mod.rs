@@ -11,6 +11,9 @@
 //! fetches and data, in program order. Each requested stream has TLBs of its own, which look up the pages
 //! of the policy. (The paper's TLBs are unified, and its T counts all references.)
 //!
+//! All TLBs of a stream see the same uses of pages. So one order of the last uses gives the position of a page in all of
+//! them ([`recent`]); behind it each TLB has entries of its own.
+//!
 //! Most touches are of a block that is in every window, at a time when no block leaves. They need no
 //! decision, and [`TwoSizes::decide`] is called only for the others. Blocks also leave between touches:
 //! chunks are demoted, and if the chunk of the current run is, the next reference of the run is to a small
@@ -18,12 +21,13 @@
 //! ([`TwoSizes::catch_up`]).
 
 mod alternation;
-mod by_small;
 mod chunks;
 mod cores;
 mod group;
 mod indexed;
 mod page;
+mod positions;
+mod recent;
 mod result;
 mod stacked;
 #[cfg(test)]
@@ -37,8 +41,9 @@ use octavo_types::{Instructions, PageSize};
 
 use self::chunks::Chunks;
 use self::group::{DATA, FETCH, Group};
-use self::window::{LastRefs, Leaving, Window};
-use crate::touches::{Kernel, Row, Rows, Touches};
+use self::page::Page;
+use self::window::{KINDS, LastRefs, Leaving, Window};
+use crate::touches::{Kernel, Row, Rows, Touch, Touches};
 
 pub(crate) use result::add_counts;
 pub use result::{
@@ -49,8 +54,8 @@ pub use result::{
 /// from 1.
 pub struct TwoSizes {
     config: TwoSizesConfig,
-    /// The indexes of the small and the large size among the sizes of the rows.
-    numbers: [usize; 2],
+    /// The block and the chunk of each row.
+    places: Vec<Place>,
     /// The policy's window.
     policy: Window,
     /// Other windows, whose working sets are requested.
@@ -62,6 +67,10 @@ pub struct TwoSizes {
     last: LastRefs,
     chunks: Chunks,
     groups: Vec<Group>,
+    /// Whether the steps of a group must be processed before the next touch.
+    is_full: bool,
+    /// Look-ups on the running core, of small pages and of large ones, by kind.
+    lookups: [[u64; 2]; KINDS],
     /// The current run.
     run: Option<Run>,
     refs: u64,
@@ -88,6 +97,12 @@ struct Run {
     since: u64,
 }
 
+/// The kind of a touch.
+#[inline(always)]
+fn kind_of(touch: &Touch) -> usize {
+    if touch.is_fetch() { FETCH } else { DATA }
+}
+
 impl TwoSizes {
     /// The state before the first reference, with TLBs for each of the streams.
     pub fn new(config: TwoSizesConfig, streams: &[Stream], instructions: Instructions) -> Self {
@@ -102,7 +117,7 @@ impl TwoSizes {
         others.retain(|refs| *refs != config.window_refs);
         let group = |stream: &Stream| Group::new(*stream, &config, instructions);
         TwoSizes {
-            numbers: [0; 2],
+            places: Vec::new(),
             policy: window(config.window_refs),
             others: others.into_iter().map(window).collect(),
             shortest_refs,
@@ -113,6 +128,8 @@ impl TwoSizes {
             },
             chunks: Chunks::new(&config),
             groups: streams.iter().map(group).collect(),
+            is_full: false,
+            lookups: [[0; 2]; KINDS],
             run: None,
             refs: 0,
             promotions: 0,
@@ -126,7 +143,6 @@ impl TwoSizes {
     /// Completes the counts at the end of the program, which has made `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.interrupt(refs);
-        self.process_steps();
         self.refs = refs;
     }
 
@@ -148,12 +164,16 @@ impl TwoSizes {
         self.groups.iter().map(|group| group.cores.results()).collect()
     }
 
-    /// Ends the current run after `refs` references, so that the next reference is looked up.
+    /// Ends the current run after `refs` references, so that the next reference is looked up, and completes the look-ups
+    /// of the running core.
     fn interrupt(&mut self, refs: u64) {
         self.leave_run(refs);
         self.catch_up(refs);
         self.end_run(refs);
         self.run = None;
+        self.process_steps();
+        let lookups = std::mem::take(&mut self.lookups);
+        self.groups.iter_mut().for_each(|group| group.count(lookups));
     }
 
     /// The result of each stream. [`TwoSizes::finish`] must have been called.
@@ -189,16 +209,25 @@ impl Kernel for TwoSizes {
     fn process(&mut self, batch: &Touches, rows: &Rows) {
         self.make_room(rows);
         let first = batch.start_refs + 1;
-        for (number, touch) in batch.touches.iter().enumerate() {
-            let place = self.place(touch.row(), rows);
-            let kind = if touch.is_fetch() { FETCH } else { DATA };
+        let mut number = 0;
+        while let Some(touch) = batch.touches.get(number) {
+            if self.is_full {
+                self.process_steps();
+            }
+            let alternating = self.alternate(batch, number);
+            number += alternating.max(1);
+            if alternating > 0 {
+                continue;
+            }
+            let place = self.places[touch.row().index()];
+            let kind = kind_of(touch);
             if self.run.is_some_and(|run| run.place.block == place.block && run.kind == kind) {
                 continue;
             }
             let now = first + u64::from(touch.at_refs());
             let left = first.wrapping_add_signed(touch.left_refs());
             // The second half of the reference that begins this touch.
-            let second = batch.touches.get(number + 1);
+            let second = batch.touches.get(number);
             let second =
                 second.filter(|second| second.is_spilled_with(touch)).map(|second| second.row());
             self.leave_run(left);
@@ -209,7 +238,7 @@ impl Kernel for TwoSizes {
             }
             self.end_run(left);
             self.begin_run(place, kind, now);
-            if let Some(second) = second.map(|row| self.place(row, rows))
+            if let Some(second) = second.map(|row| self.places[row.index()])
                 && second.block != place.block
             {
                 self.end_run(now);
@@ -221,7 +250,7 @@ impl Kernel for TwoSizes {
 
     fn flush(&mut self, refs: u64) {
         self.interrupt(refs);
-        self.groups.iter_mut().for_each(|group| group.cores.clear_running());
+        self.groups.iter_mut().for_each(|group| group.cores.running().clear());
     }
 }
 
@@ -231,8 +260,12 @@ impl TwoSizes {
             let found = rows.sizes().iter().position(|size| size == page_size);
             found.expect("rows have ids at both sizes of a pair")
         };
-        self.numbers = [self.config.small, self.config.large].map(number);
-        let [blocks, chunks] = self.numbers.map(|number| rows.pages_of(number) as usize);
+        let numbers = [self.config.small, self.config.large].map(number);
+        let [blocks, chunks] = numbers.map(|number| rows.pages_of(number) as usize);
+        for row in (self.places.len()..rows.len()).map(|row| Row(row as u32)) {
+            let [block, chunk] = numbers.map(|number| rows.id(row, number));
+            self.places.push(Place { block, chunk });
+        }
         self.last.make_room(blocks);
         self.chunks.make_room(blocks, chunks);
         for window in self.others.iter_mut().chain([&mut self.policy]) {
@@ -240,10 +273,55 @@ impl TwoSizes {
         }
     }
 
+    /// Processes the touches from `number` on that repeat the two before them in alternation, up to the first one at which
+    /// a block may leave a window; none if these are fewer than two. Only the order of the two pages changes. Returns the
+    /// number of touches.
     #[inline(always)]
-    fn place(&self, row: Row, rows: &Rows) -> Place {
-        let [block, chunk] = self.numbers.map(|number| rows.id(row, number));
-        Place { block, chunk }
+    fn alternate(&mut self, batch: &Touches, number: usize) -> usize {
+        let touches = &batch.touches[number.saturating_sub(2)..];
+        match (self.run, touches) {
+            (Some(run), [a, b, c, d, ..]) if number >= 2 && c.repeats(a) && d.repeats(b) => {
+                self.alternate_from(run, batch.start_refs + 1, touches)
+            }
+            _ => 0,
+        }
+    }
+
+    /// As [`TwoSizes::alternate`], for the touches behind the first two, the second of which belongs to the current run.
+    #[inline(never)]
+    fn alternate_from(&mut self, current: Run, first: u64, touches: &[Touch]) -> usize {
+        let time = |at: usize| first + u64::from(touches[at].at_refs());
+        let mut last = 1;
+        while let Some(touch) = touches.get(last + 1)
+            && touch.repeats(&touches[last - 1])
+            && time(last + 1) < self.next_event
+        {
+            last += 1;
+        }
+        // Both halves of a reference enter the windows before it is looked up.
+        if touches.get(last + 1).is_some_and(|next| next.is_spilled_with(&touches[last])) {
+            last -= 1;
+        }
+        if last < 3 {
+            return 0;
+        }
+        let (place, kind) = (self.places[touches[0].row().index()], kind_of(&touches[0]));
+        let other = Run { place, kind, is_large: self.policy.is_large(place.chunk), since: 0 };
+        let end = time(last);
+        let of_other = (2..last).step_by(2).map(|at| time(at + 1) - time(at)).sum();
+        self.count(other, of_other);
+        self.count(current, end - current.since - of_other);
+        self.look_up(other);
+        self.look_up(current);
+        if place.block != current.place.block {
+            for group in &mut self.groups {
+                group.alternate([kind, current.kind], last as u32 - 3);
+            }
+        }
+        let [left, run] = if last % 2 == 0 { [current, other] } else { [other, current] };
+        self.last.reference(left.place.block, left.kind, end - 1);
+        self.run = Some(Run { since: end, ..run });
+        last - 1
     }
 
     /// Records the last reference of the current run, at `left`.
@@ -258,39 +336,51 @@ impl TwoSizes {
     #[inline(always)]
     fn end_run(&mut self, left: u64) {
         if let Some(run) = self.run {
-            for group in &mut self.groups {
-                group.count(run.kind, run.is_large, left + 1 - run.since);
-            }
+            self.count(run, left + 1 - run.since);
         }
+    }
+
+    /// Counts look-ups of the page of a run.
+    #[inline(always)]
+    fn count(&mut self, run: Run, lookups: u64) {
+        self.lookups[run.kind][usize::from(run.is_large)] += lookups;
     }
 
     /// Begins a run at `now`, after the page size of its chunk has been decided.
     #[inline(always)]
     fn begin_run(&mut self, place: Place, kind: usize, now: u64) {
-        let is_large = self.policy.is_large(place.chunk);
-        self.run = Some(Run { place, kind, is_large, since: now });
-        self.look_up(place, kind, is_large);
+        let run = Run { place, kind, is_large: self.policy.is_large(place.chunk), since: now };
+        self.run = Some(run);
+        self.look_up(run);
     }
 
+    /// Looks up the page of a run.
     #[inline(always)]
-    fn look_up(&mut self, place: Place, kind: usize, is_large: bool) {
-        let page = self.chunks.page(place.block, place.chunk, is_large);
-        self.groups.iter_mut().for_each(|group| group.page(kind, page));
+    fn look_up(&mut self, run: Run) {
+        let page = Page::new(run.place.block, run.place.chunk, run.is_large);
+        for group in &mut self.groups {
+            self.is_full |= group.page(run.kind, page);
+        }
     }
 
     /// Moves the current run to a large page, or to a small page, at `now`, and looks that page up.
     fn change_run(&mut self, is_large: bool, now: u64) {
         if let Some(run) = self.run {
-            for group in &mut self.groups {
-                group.count(run.kind, run.is_large, now - run.since);
-            }
-            self.run = Some(Run { is_large, since: now, ..run });
-            self.look_up(run.place, run.kind, is_large);
+            self.count(run, now - run.since);
+            let run = Run { is_large, since: now, ..run };
+            self.run = Some(run);
+            self.look_up(run);
         }
     }
 
+    #[inline(never)]
     fn process_steps(&mut self) {
-        self.groups.iter_mut().for_each(|group| group.cores.process_steps());
+        self.is_full = false;
+        for group in &mut self.groups {
+            let tlbs = group.cores.running();
+            tlbs.steps().iter().for_each(|step| self.chunks.list(step.page.block));
+            tlbs.process_steps(self.chunks.numbers());
+        }
     }
 
     /// Removes the blocks that leave up to `until`, if only the current run has made references since the last
@@ -336,7 +426,7 @@ impl TwoSizes {
         if now > self.next_event {
             self.catch_up(now - 1);
         }
-        let places = touched.map(|row| row.map(|row| self.place(row, rows)));
+        let places = touched.map(|row| row.map(|row| self.places[row.index()]));
         // Chunks whose blocks enter, each once, with the previous size and the number of touched blocks.
         let mut entered: [Option<(u32, bool, u32)>; 2] = [None; 2];
         for (number, place) in places.iter().enumerate() {
@@ -388,11 +478,13 @@ impl TwoSizes {
         self.promotions += 1;
         self.blocks_copied += u64::from(blocks_touched);
         self.blocks_zeroed += self.chunks.blocks() - u64::from(blocks_touched);
+        self.process_steps();
         self.chunks.changed(chunk, true, &mut self.groups);
     }
 
     fn demote(&mut self, chunk: u32) {
         self.demotions += 1;
+        self.process_steps();
         self.chunks.changed(chunk, false, &mut self.groups);
     }
 

@@ -1,21 +1,22 @@
 //! A page of one of the two sizes.
 
-/// A page of the current size, small or large.
+/// A page of the current size, as referenced by one of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The id, unique among pages of both sizes. Large pages have odd ids.
     pub id: u32,
     /// The dense number of the referenced block.
     pub block: u32,
-    /// The small page number of the referenced block.
-    pub number: u64,
 }
 
 impl Page {
-    /// A key of the page and block.
+    /// No page.
+    pub const NONE: Page = Page { id: u32::MAX, block: u32::MAX };
+
+    /// The page of a block in a chunk.
     #[inline(always)]
-    pub fn key(self) -> u64 {
-        u64::from(self.id) << 32 | u64::from(self.block)
+    pub fn new(block: u32, chunk: u32, is_large: bool) -> Self {
+        Page { id: if is_large { 2 * chunk + 1 } else { 2 * block }, block }
     }
 
     /// Whether it is a large page.

@@ -1,16 +1,20 @@
 //! Fully associative TLBs of all numbers of entries, with the page size in the tag: counts by depth.
 
 use super::TwoSizesStack;
-use super::alternation::Steps;
+use super::recent::Use;
+use crate::lanes::{PAGES, TOP};
 use crate::stack::HoleStack;
 
 /// The TLBs.
 pub struct Stacked {
     max_entries: u32,
-    stack: Option<HoleStack>,
+    /// The pages that have left the order of the last uses.
+    behind: Option<HoleStack>,
     /// Look-ups of small pages, look-ups of large pages, and invalidated entries, by depth. The depth
     /// `max_entries` + 1 is a miss in all TLBs.
     depths: [Vec<u64>; 3],
+    /// Look-ups of small pages and of large ones among the last uses, by the number of pages before them.
+    recent: [[u64; PAGES]; 2],
 }
 
 impl Stacked {
@@ -18,53 +22,59 @@ impl Stacked {
     pub fn new(max_entries: u32) -> Self {
         Stacked {
             max_entries,
-            stack: (max_entries > 0).then(|| HoleStack::new(max_entries)),
+            behind: (max_entries > 0).then(|| HoleStack::new(max_entries)),
             depths: std::array::from_fn(|_| vec![0; max_entries as usize + 2]),
+            recent: [[0; PAGES]; 2],
         }
     }
 
-    /// Looks up pages.
-    pub fn process(&mut self, steps: &Steps) {
-        for step in steps.iter() {
-            self.look_up(step.page.id);
-            let alternations = step.alternations_of_pages();
-            // An even number of alternations leaves the order unchanged.
-            for kind in step.kinds() {
-                let depth = self.max_entries.min(1) + 1;
-                self.depths[kind][depth as usize] += u64::from(alternations / 2);
-            }
-            if alternations % 2 == 1 {
-                self.look_up(step.before.id);
-            }
-        }
-    }
-
-    /// Looks up an id, which is odd for a large page.
+    /// Counts a look-up of a page that is among the last uses, behind those of `before` pages.
     #[inline(always)]
-    fn look_up(&mut self, id: u32) {
-        if let Some(stack) = &mut self.stack {
-            let depth = stack.access(id).min(self.max_entries + 1);
-            self.depths[id as usize % 2][depth as usize] += 1;
+    pub fn hit(&mut self, kind: usize, before: u32) {
+        self.recent[kind % 2][before as usize % PAGES] += 1;
+    }
+
+    /// Counts a look-up of a page that is not among the last uses, which are of `before` pages.
+    #[inline(always)]
+    pub fn look_behind(&mut self, used: Use, before: u32) {
+        if let Some(stack) = &mut self.behind {
+            let depth = stack.remove(used.id).saturating_add(before);
+            self.depths[used.kind()][depth.min(self.max_entries + 1) as usize] += 1;
         }
     }
 
-    /// Invalidates a page.
-    pub fn invalidate(&mut self, id: u32) {
-        if let Some(stack) = &mut self.stack {
+    /// Adds a use that has left the order of the last ones.
+    #[inline(always)]
+    pub fn leave(&mut self, used: Use) {
+        if let Some(stack) = &mut self.behind {
+            stack.push(used.id);
+        }
+    }
+
+    /// Invalidates a page that is not among the last uses, which are of `before` pages.
+    pub fn invalidate(&mut self, id: u32, before: u32) {
+        if let Some(stack) = &mut self.behind {
             // Depth 0 counts pages that are in no TLB.
-            self.depths[2][stack.invalidate(id).min(self.max_entries + 1) as usize] += 1;
+            let depth = stack.invalidate(id);
+            let depth = if depth == 0 { 0 } else { (depth + before).min(self.max_entries + 1) };
+            self.depths[2][depth as usize] += 1;
         }
     }
 
     /// Removes all entries without counting invalidations.
     pub fn clear(&mut self) {
-        self.stack.iter_mut().for_each(HoleStack::clear);
+        self.behind.iter_mut().for_each(HoleStack::clear);
     }
 
-    /// The results.
-    pub fn result(&self) -> TwoSizesStack {
+    /// The results, with look-ups of each kind, by the number of pages before them, that were counted elsewhere.
+    pub fn result(&self, others: [[u64; TOP]; 2]) -> TwoSizesStack {
         let entries = 1..=self.max_entries as usize;
-        let missed = |depths: &[u64]| {
+        let missed = |kind: usize| {
+            let mut depths = self.depths[kind].clone();
+            let recent = self.recent[kind].iter().enumerate();
+            for (before, lookups) in recent.chain(others[kind].iter().enumerate()) {
+                depths[(before + 1).min(self.max_entries as usize + 1)] += lookups;
+            }
             let mut misses: u64 = depths[1..].iter().sum();
             let below = |n: usize| {
                 misses -= depths[n];
@@ -78,8 +88,8 @@ impl Stacked {
             held
         };
         TwoSizesStack {
-            small_misses: missed(&self.depths[0]),
-            large_misses: missed(&self.depths[1]),
+            small_misses: missed(0),
+            large_misses: missed(1),
             invalidated: entries.clone().map(up_to).collect(),
         }
     }

@@ -6,7 +6,7 @@ use crate::sizes::Sizes;
 use crate::touches::testing::{feed_program, program_pages};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
 use octavo_oracle::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
-use octavo_types::PageNumber;
+use octavo_types::{Item, ItemKind, PageNumber, Segment, VirtAddr};
 use proptest::prelude::*;
 
 const INDEXES: [(TwoSizesIndex, NaiveTwoSizesIndex); 5] = [
@@ -210,6 +210,33 @@ fn compare_tlbs(result: &TwoSizesResult, expected: &[NaiveTwoSizesTlb]) {
     assert_eq!(expected.next(), None);
 }
 
+/// Executions, some of them repeated, of a fetch and then up to nine loads of two pages in alternation, one of which may
+/// be the page of the fetch. Some of the loads span the next page, too.
+fn alternations() -> impl Strategy<Value = RandomStream> {
+    let item = |kind, size_bytes, addr| Item::new(kind, size_bytes, VirtAddr::new(addr));
+    let segment = move |loads: usize| {
+        let mut items = vec![item(ItemKind::Fetch, 4, 0x40_0000)];
+        items.extend(std::iter::repeat_n(item(ItemKind::Load, 8, 0), loads));
+        Segment::new(items, Vec::new()).unwrap()
+    };
+    let page = || prop_oneof![3 => 0x3fcu64..0x402, 1 => 0x3f0u64..0x440];
+    let spanning = prop_oneof![3 => Just(usize::MAX), 1 => 0usize..9];
+    let times = prop_oneof![Just(1), 1usize..7];
+    let step = (1usize..10, page(), page(), spanning, times);
+    prop::collection::vec(step, 0..30).prop_map(move |steps| {
+        let step = |(loads, first, second, spanning, times): (usize, u64, u64, usize, usize)| {
+            let address = |load: usize| {
+                let page = if load.is_multiple_of(2) { first } else { second };
+                VirtAddr::new((page << 12) + if load == spanning { 4092 } else { 0 })
+            };
+            let addresses = (0..loads).map(address).collect();
+            std::iter::repeat_n(Step::Segment(loads - 1, addresses), times)
+        };
+        let steps = steps.into_iter().flat_map(step).collect();
+        RandomStream { segments: (1..10).map(segment).collect(), steps }
+    })
+}
+
 proptest! {
     #![proptest_config(octavo_oracle::cases(96))]
 
@@ -218,6 +245,15 @@ proptest! {
         random in prop_oneof![few_pages(7, 0..80), few_pages(24, 0..120), few_pages(70, 0..150)],
         config in config(),
         batch in 1usize..100,
+    ) {
+        compare(&random, &config, batch);
+    }
+
+    #[test]
+    fn alternations_match_naive_tlbs(
+        random in alternations(),
+        config in config(),
+        batch in 1usize..20,
     ) {
         compare(&random, &config, batch);
     }
@@ -318,11 +354,10 @@ fn both_blocks_of_a_spanning_reference_enter_before_its_lookups() {
 /// A chunk with code and data is large for both: fetches reference one of its two blocks, and data the other.
 #[test]
 fn fetches_and_data_make_a_page_large_together() {
-    let item = |kind, addr| octavo_types::Item::new(kind, 4, octavo_types::VirtAddr::new(addr));
-    let items =
-        [item(octavo_types::ItemKind::Fetch, 0x40_0000), item(octavo_types::ItemKind::Load, 0)];
-    let segment = octavo_types::Segment::new(items.to_vec(), Vec::new()).unwrap();
-    let address = octavo_types::VirtAddr::new(0x40_1000);
+    let item = |kind, addr| Item::new(kind, 4, VirtAddr::new(addr));
+    let items = [item(ItemKind::Fetch, 0x40_0000), item(ItemKind::Load, 0)];
+    let segment = Segment::new(items.to_vec(), Vec::new()).unwrap();
+    let address = VirtAddr::new(0x40_1000);
     let random =
         RandomStream { segments: vec![segment], steps: vec![Step::Segment(0, vec![address]); 10] };
     let config = TwoSizesConfig {

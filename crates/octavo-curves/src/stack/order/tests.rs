@@ -79,7 +79,9 @@ proptest! {
                     order.free(slot);
                     order.push(id);
                 }
-                None => order.push(id),
+                None => {
+                    order.push(id);
+                }
             }
         }
     }

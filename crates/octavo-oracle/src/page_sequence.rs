@@ -14,7 +14,7 @@ enum Part {
 }
 
 /// Up to some thousand page numbers: alternations, loops over more pages than sets hold, single pages.
-pub fn sequence() -> impl Strategy<Value = Vec<u64>> {
+pub fn page_sequence() -> impl Strategy<Value = Vec<u64>> {
     let page = || {
         prop_oneof![
             2 => 0u64..6,
