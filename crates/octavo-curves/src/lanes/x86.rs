@@ -98,7 +98,7 @@ impl Avx2 {
 }
 
 impl Machine for Avx2 {
-    /// The differences.
+    /// The differences from the value.
     type Compared = [__m256i; 2];
 
     #[inline(always)]
@@ -324,7 +324,7 @@ impl Avx512 {
 }
 
 impl Machine for Avx512 {
-    /// The differences.
+    /// The differences from the value.
     type Compared = __m512i;
 
     #[inline(always)]

@@ -238,7 +238,8 @@ mod tests {
                 .prop_flat_map(|(entries, ids)| (Just(entries), steps(ids))),
             most_recent in 0usize..40,
         ) {
-            compare(max_entries, most_recent, &[1, 5, 64, 130, 199, max_entries - 1, max_entries], &steps);
+            let entries = [1, 5, 64, 130, 199, max_entries - 1, max_entries];
+            compare(max_entries, most_recent, &entries, &steps);
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Steps {
 
 /// Room for steps, which fit in the first-level cache. In tests it is small enough to be reached.
 const ROOM: usize = if cfg!(test) { 16 } else { 512 };
-/// Steps from which they must be processed: one touch appends fewer than the rest.
+/// The number of steps from which they must be processed before the next touch. It appends fewer than there is room for.
 const MOST: usize = ROOM - 8;
 
 impl Default for Steps {

@@ -78,7 +78,7 @@ impl Chunks {
         &self.numbers
     }
 
-    /// Adds a block that is looked up to the list of its chunk.
+    /// Puts a block into the list of its chunk, because it is looked up.
     #[inline(always)]
     pub fn list(&mut self, block: u32) {
         if self.next_in_use[block as usize] == UNLISTED {

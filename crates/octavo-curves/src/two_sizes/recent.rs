@@ -7,7 +7,7 @@
 
 use super::page::Page;
 use super::positions::{SPLIT, TLBS};
-use crate::lanes::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, PAGES, TOP, up_to_first};
+use crate::lanes::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, PAGES, TOP, in_common, up_to_first};
 use crate::sets::NOT_BEFORE;
 
 /// The indexes that have bits of their own.
@@ -142,11 +142,7 @@ impl Recent {
         let at = NOT_BEFORE[found.block.trailing_zeros() as usize % TOP];
         let mut common = [0; TLBS];
         for (common, (bits, value)) in common.iter_mut().zip(self.bits.iter().zip(used.bits)) {
-            let lane = |lane: usize| u64::from(bits.0[lane] ^ value) << (16 * lane);
-            let differences = lane(0) | lane(1) | lane(2);
-            // At most all bits.
-            let differences = differences | 0x0400_0400_0400;
-            let [a, b, c] = [0, 16, 32].map(|lane| (differences >> lane).trailing_zeros());
+            let [a, b, c] = [0, 1, 2].map(|lane: usize| in_common(bits.0[lane], value));
             *common = (a | b << 4 | c << 8 | at) as usize;
         }
         let other_kind = !self.of_kind(used.kind());

@@ -12,7 +12,7 @@ use super::positions::{Positions, SPLIT, common_bits};
 use super::recent::{EXACT, INDEXES, LARGE, Recent, SMALL, Use};
 use super::stacked::Stacked;
 use super::{TwoSizesConfig, TwoSizesIndex, TwoSizesSets, TwoSizesStack};
-use crate::lanes::{LEVELS, Machine, Work, run};
+use crate::lanes::{LEVELS, Machine, TOP, Work, run};
 use crate::sets::{Counts, MAX_SETS_LOG2};
 
 /// All TLBs of one stream.
@@ -157,7 +157,7 @@ impl Entries {
         let by_small = recent.compare(machine, SMALL, used, found);
         let by_large = recent.compare(machine, LARGE, used, found);
         let by_exact = recent.compare(machine, EXACT, used, found);
-        let is_at_top = at == found.block && at & 0b1111 != 0 && before == at - 1;
+        let is_at_top = at == found.block && at & ((1 << TOP) - 1) != 0 && before == at - 1;
         if is_at_top {
             counts.add_at_top(recent.in_common_at_top(used, found));
         } else {
